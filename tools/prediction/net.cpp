@@ -17,9 +17,9 @@ constexpr double kMinConvFlopsPerParameter = 30;
 constexpr double kDenseEfficiency = 0.8;
 constexpr double kMaxOptimizerShare = 0.3;  // of a step; assumed
 constexpr double kMemoryEfficiency = 0.75;
-constexpr double kOptimizerPasses = 5;  // reads gradient, weight, momentum; writes the latter two
+constexpr double kOptimizerPasses = 5;  // reads gradient, weight, momentum; writes the last two
 
-// channels in, out, kernel, and the side of the output.
+// The arguments are channels in, channels out, kernel, and the side of the output.
 LayerShape convolution(const std::string& name, double in, double out, double kernel, double side) {
   const double weights = in * out * kernel * kernel;
   return {name, weights, out, weights * side * side};
@@ -67,8 +67,8 @@ std::vector<LayerShape> lenet() {
           dense("ip1", 800, 500), dense("ip2", 500, 10)};
 }
 
-// Blocks of attention and a feed-forward net four times as wide, behind an embedding whose weights
-// the last layer shares, so that their gradient is ready last.
+// Blocks of attention and a feed-forward net four times as wide, after an embedding. The last layer
+// shares the embedding's weights, so that their gradient is ready last.
 std::vector<LayerShape> transformer(int blocks, double width, double context, double vocabulary) {
   const double square = width * width;
   std::vector<LayerShape> layers{{"embedding", (vocabulary + context) * width, 0, 0}};
@@ -87,12 +87,12 @@ struct KnownNet {
   std::string_view name;
   double parameters;
   double forward_gflop;
-  std::vector<LayerShape> (*shapes)() = nullptr;  // null: as in any net of this size
+  std::vector<LayerShape> (*shapes)() = nullptr;  // null: the shapes of any net of this size
 };
 
-// Images: torchvision's documentation, whose GFLOPS count a multiply-add once; lenet is Caffe's,
-// inception-bn MXNet's. gpt2: sequences of 1024 tokens, bert: of 512; a token takes two operations
-// a weight that it meets and 4 * context * width a block for attention.
+// Images: from torchvision's documentation, whose GFLOPS count a multiply-add once; lenet is
+// Caffe's, inception-bn MXNet's. gpt2 has sequences of 1024 tokens, bert of 512. A token takes two
+// operations for each weight that it meets, and 4 * context * width per block for attention.
 constexpr KnownNet kKnownNets[] = {
     {"lenet", 431'080, 0.0046, lenet},
     {"alexnet", 61'100'840, 1.43, alexnet},
@@ -118,8 +118,8 @@ constexpr KnownNet kKnownNets[] = {
     {"gpt2-xl", 1'557'611'200, 3509, [] { return transformer(48, 1600, 1024, 50'257); }},
 };
 
-// Teraoperations a second without sparsity: float32 without tensor cores, TF32, and bfloat16 summed
-// in float32. Source: NVIDIA's data sheets.
+// Teraoperations per second without sparsity: float32 without tensor cores, TF32, and bfloat16
+// summed in float32. Source: NVIDIA's data sheets.
 struct TensorPeak {
   std::string_view device;
   double fp32, tf32, bf16;
@@ -130,7 +130,7 @@ constexpr TensorPeak kTensorPeaks[] = {{"A100", 19.5, 156, 312},
                                        {"RTX 4090", 82.6, 82.6, 165.2},
                                        {"RTX 5090", 104.8, 104.8, 209.5}};
 
-// "mlp:784-1024-10", also with an activation behind it.
+// Accepts "mlp:784-1024-10", with or without an activation at the end.
 Net mlp(const std::string& name) {
   Net net;
   net.name = name;
@@ -174,7 +174,7 @@ std::vector<LayerShape> unknown_shapes(const Net& net) {
   if (has_dense_layers) {
     double convolutions = 0;
     for (const LayerShape& layer : layers) convolutions += layer.weights;
-    for (const double times : {9.0, 4.0, 1.0}) {  // about as in AlexNet
+    for (const double times : {9.0, 4.0, 1.0}) {  // roughly AlexNet's
       layers.push_back({"dense", convolutions * times, times, 1});
     }
   }
@@ -256,7 +256,7 @@ predict::Workload net_workload(const Net& net, const predict::DeviceProfile& dev
                              compute * shape.work / work / 3,
                              2 * compute * shape.work / work / 3,
                              {bytes(shape.weights), bytes(shape.biases)}};
-    // A convolution with batch normalisation has its scale besides its shift.
+    // A convolution with batch normalisation has a scale as well as a shift.
     if (shapes.size() > 20) layer.tensor_bytes.push_back(bytes(shape.biases));
     workload.layers.push_back(std::move(layer));
   }

@@ -1,4 +1,4 @@
-// A net that is known by its size: what `lockstep predict --params` and `--model` start from.
+// A net of which only the size is known: `lockstep predict --params` and `--model` start from it.
 #pragma once
 
 #include <cstddef>
@@ -23,38 +23,39 @@ enum class Precision { fp32, tf32, bf16 };
 
 struct Net {
   std::string name;
-  double parameters = 0;                // trained; each has a float32 gradient
-  double forward_flops = 0;             // of a sample, a multiply-add counted as two; 0: not known
-  std::vector<LayerShape> shapes = {};  // empty: not known
+  double parameters = 0;     // trained; each has a float32 gradient
+  double forward_flops = 0;  // for one sample, with a multiply-add counted as two; 0: unknown
+  std::vector<LayerShape> shapes = {};  // empty: unknown
   std::size_t batch_per_gpu = 1;
-  std::optional<double> step_seconds = {};  // of that batch on one GPU; empty: guessed
-  Precision precision = Precision::fp32;    // of the guess
+  std::optional<double> step_seconds = {};  // for that batch on one GPU; empty: guessed
+  Precision precision = Precision::fp32;    // precision of the guess
 
   double gradient_bytes() const { return 4 * parameters; }
 };
 
-// A net of the table in net.cpp, or a multilayer perceptron "mlp:784-1024-10".
+// Finds a net in the table of net.cpp, or makes a multilayer perceptron from "mlp:784-1024-10".
 // Throws Error{Usage} that lists the names.
 Net find_net(const std::string& name);
 
 // "lenet, alexnet, ...".
 std::string known_net_names();
 
-// The data sheet's peak without sparsity. Throws Error{Usage} where none is known.
+// The data sheet's peak without sparsity. Throws Error{Usage} if the table lacks the device.
 double peak_flops(const predict::DeviceProfile& device, Precision precision);
 
-// A third forward, two thirds backward, at 30 % of the peak; and the optimizer's memory traffic.
-// REQUIRES: forward_flops are known.
+// Guesses a step: a third forward and two thirds backward at 30 % of the peak, and the optimizer's
+// memory traffic. REQUIRES: forward_flops are known.
 inline constexpr double kGuessedEfficiency = 0.3;  // assumed: docs/prediction.md
 double guessed_step_seconds(const Net& net, const predict::DeviceProfile& device);
 
-// What one device does in a step of `rows` samples. REQUIRES: step_seconds is there.
-// The optimizer takes what its memory traffic does. If the net has dense layers alone (at most 2.5
-// operations a parameter and sample) the arithmetic at 80 % of float32's peak grows with the rows,
-// and the rest of the step is a fixed cost; else all of the step but the optimizer grows with them.
-// A net without shapes has 54 layers of three tensors whose bytes double four times from the first
-// to the last, with equal work (ResNet's stages), or with less than 30 operations a parameter three
-// large tensors behind the others, as AlexNet has.
+// The work of one device in a step of `rows` samples. REQUIRES: step_seconds is set.
+// The optimizer takes the time of its memory traffic. If the net has only dense layers (at most 2.5
+// operations per parameter and sample), its arithmetic at 80 % of float32's peak grows with the
+// rows, and the rest of the step is a fixed cost; else all of the step but the optimizer grows with
+// the rows.
+// A net without shapes gets 54 layers of three tensors with equal work, whose bytes double four
+// times from the first to the last (ResNet's stages). With less than 30 operations per parameter it
+// gets three more large tensors at the end, as in AlexNet.
 predict::Workload net_workload(const Net& net, const predict::DeviceProfile& device, double rows);
 
 }  // namespace lockstep::tools

@@ -28,8 +28,8 @@ using predict::Strategy;
 
 constexpr double kMebibyte = 1 << 20;
 constexpr double kMaxChange = 1e9;
-// So many keep a pipeline's devices busy four fifths of the time: m / (m + n - 1) (Huang et al.,
-// "GPipe", NeurIPS 2019).
+// With so many micro-batches a pipeline's devices are busy four fifths of the time: m / (m + n - 1)
+// (Huang et al., "GPipe", NeurIPS 2019).
 constexpr std::size_t kMicroBatchesPerDevice = 4;
 
 struct Assumption {
@@ -37,7 +37,7 @@ struct Assumption {
   double bandwidth = 1;
   double launch = 1;
   predict::Conditions conditions = {};
-  double guess = 1;  // of a net's step, where it is guessed
+  double guess = 1;  // factor of a net's step, if it is guessed
 };
 constexpr Assumption kExpected = {};
 constexpr Assumption kBetter = {1.1, 1.1, 0.5, {0.5, 0}, 0.5};
@@ -71,13 +71,13 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.num_micro_batches = std::min(batch, kMicroBatchesPerDevice * devices);
   const std::size_t shares =
       predict::is_data_parallel(strategy) ? devices : options.num_micro_batches;
-  options.num_accumulated = std::min(task.accumulate, batch);  // one device, without the change
+  options.num_accumulated = std::min(task.accumulate, batch);  // one device, as without the change
   const double rows =
       static_cast<double>(batch) / static_cast<double>(shares * options.num_accumulated);
   if (!task.net) {
     return predict::predict_step(network, workload_on(task.run, topology.device, rows), options);
   }
-  options.gradients = predict::StepOptions::Gradients::copied;  // as PyTorch does by default
+  options.gradients = predict::StepOptions::Gradients::copied;  // PyTorch's default
   Net net = *task.net;
   if (!net.step_seconds) {
     net.step_seconds = assumption.guess * guessed_step_seconds(net, topology.device);
@@ -85,7 +85,7 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   return predict::predict_step(network, net_workload(net, topology.device, rows), options);
 }
 
-// Lanes of the simulation as lanes of a trace.
+// Maps a lane of the simulation to a lane of a trace.
 trace::Lane lane_of(predict::WorkLane lane) {
   switch (lane) {
     case predict::WorkLane::compute:
@@ -103,7 +103,7 @@ std::int64_t nanoseconds(double seconds) {
   return static_cast<std::int64_t>(std::llround(seconds * 1e9));
 }
 
-// "-12/+154 %": how far the step may lie from what is expected.
+// "-12/+154 %": how far the step may lie from the prediction.
 std::string band_text(const PredictedRow& row) {
   const double step = row.step.step_seconds;
   return fmt::format("-{:.0f}/+{:.0f} %", 100 * std::max(0.0, 1 - row.lowest_step_seconds / step),
@@ -192,7 +192,7 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
 
 namespace {
 
-// One device is the baseline, and has a row in any case.
+// A single device always has a row, because it is the baseline.
 bool has_rows(const PredictionTask& task, const WhatIf& change, std::size_t devices) {
   return devices == 1 || devices * task.accumulate <= batch_of(task, change, devices);
 }
@@ -212,7 +212,7 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
     return predict_one(task, change, strategy, devices, batch_of(task, change, devices),
                        assumption);
   };
-  // Samples a second, by one device's with the same assumption.
+  // Samples per second, relative to one device under the same assumption.
   const auto speedup = [&](std::size_t devices, double seconds, double single_seconds) {
     const auto batch = static_cast<double>(batch_of(task, change, devices));
     const auto single_batch = static_cast<double>(batch_of(task, change));
@@ -268,7 +268,7 @@ std::string predicted_line(const PredictedRow& row) {
                                ? fmt::format("{:.4g}", static_cast<double>(row.batch) / step)
                                : trace::format_seconds(row.epoch_seconds);
   const std::string count = std::to_string(row.devices);
-  // A mode with too long a name has a line of its own.
+  // A mode with a long name gets a line of its own.
   std::string name(predict::to_string(row.strategy));
   const bool is_long = name.size() + count.size() >= kNameWidth;
   name += is_long ? "\n" + std::string(kNameWidth - count.size(), ' ')
@@ -363,7 +363,7 @@ nlohmann::ordered_json predict_row(predict::Network& network, std::size_t bytes,
                                         bytes / (kArraysPerDevice * devices));
   const predict::Exchange exchange = predict::reduce_on_devices(network, devices, arrays);
   row["on_devices_seconds"] = exchange.reduce_seconds + exchange.broadcast_seconds;
-  // Some arrays are copied while others are summed.
+  // Some arrays are copied while others are summed, so the longer of the two counts.
   row["through_cpu_seconds"] = std::max(
       predict::to_host_seconds(network, devices, size),
       predict::host_sum_seconds(network.topology().host_thread_bytes_per_second, devices, size));

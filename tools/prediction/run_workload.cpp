@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kMostRows = 1e15;
 
-// By the first row: its steps, over how many epochs, of how many rows.
+// From the first row: its steps, epochs and batch.
 std::size_t trained_rows_per_epoch(const FileRow& row, std::size_t batch) {
   if (row.num_steps == 0 || row.epoch_seconds.empty()) return batch;
   const double rows = static_cast<double>(row.num_steps) * static_cast<double>(batch) /
@@ -27,13 +27,13 @@ std::string value_or(const RunFile& file, std::string_view flag, const char* mis
   return value.empty() ? missing : shown(value);
 }
 
-// Parameters alone say nothing of the work of a net that uses each of them for many pixels.
+// These nets use each parameter for many pixels, so parameters alone do not tell their work.
 bool is_convolutional(std::string_view model) {
   return model.starts_with("lenet") || model.starts_with("resnet18") || model.starts_with("cnn:");
 }
 
-// A layer of so many parameters behind `inputs` units, if that is what it is: then its outputs are
-// the next one's inputs. Else of as many parameters.
+// A dense layer behind `inputs` units if it can have so many parameters; its outputs are then the
+// next layer's inputs. Else a layer of one output with as many parameters.
 predict::LayerShape shape_of(std::size_t parameter_bytes, std::size_t& inputs) {
   const std::size_t parameters = parameter_bytes / sizeof(float);
   const std::size_t outputs = parameters / (inputs + 1);
@@ -46,7 +46,7 @@ predict::LayerShape shape_of(std::size_t parameter_bytes, std::size_t& inputs) {
   return shape;
 }
 
-// The layers with their sizes: in a file of old, those of dense ones.
+// The layers with their sizes; in an old file, which has none, they are all taken as dense.
 std::vector<FileLayer> sized_layers(const RunWorkload& run) {
   std::vector<FileLayer> layers = run.step.layers;
   auto inputs = static_cast<std::size_t>(run.step.input_bytes_per_row) / sizeof(float);
@@ -66,8 +66,8 @@ double total_seconds(const predict::DeviceProfile& device, const std::vector<dou
   return seconds;
 }
 
-// Two float64 numbers of each feature, and the number of rows; made from x, or from x and a
-// gradient: a half, or two thirds, of what the pass itself reads and writes.
+// Two float64 numbers per feature, and the number of rows. They are made from x, or from x and a
+// gradient: a half, or two thirds, of the bytes that the pass itself reads and writes.
 predict::LayerWork::SharedStatistics statistics_of(const predict::DeviceProfile& device,
                                                    const FileLayer::Sizes& sizes, double rows) {
   if (sizes.buffer_bytes.empty() || sizes.forward_bytes.empty() || sizes.backward_bytes.empty()) {
@@ -95,8 +95,7 @@ predict::LayerWork work_of(const predict::DeviceProfile& device, const FileLayer
     work.forward_seconds += seconds;
     work.backward_seconds += predict::kAttentionBackward * seconds;
   }
-  // A weight and a bias; or those of a norm, both alike, whose product is by another layer's
-  // weight.
+  // A weight and a bias. Or two alike, as in a norm; then the product uses another layer's weight.
   const bool has_weight = sizes.product && work.tensor_bytes[0] <= layer.parameter_bytes;
   const std::size_t first = has_weight ? work.tensor_bytes[0] : layer.parameter_bytes / 2;
   work.tensor_bytes = {first};
@@ -108,7 +107,7 @@ predict::LayerWork work_of(const predict::DeviceProfile& device, const FileLayer
   return work;
 }
 
-// A step that was measured on such a device, of batch rows in place of the run's own.
+// Scales a step that was measured on such a device from the run's own batch to `batch` rows.
 predict::Workload scaled(const RunWorkload& run, const predict::DeviceProfile& device,
                          predict::Workload own, const predict::Workload& wanted, double batch) {
   const double rows = batch / static_cast<double>(run.step.batch);
@@ -118,7 +117,7 @@ predict::Workload scaled(const RunWorkload& run, const predict::DeviceProfile& d
   for (std::size_t i = 0; i < workload.layers.size(); ++i) {
     predict::LayerWork& layer = workload.layers[i];
     const FileLayer& measured = run.step.layers[i];
-    // What more rows cost follows from what was measured there, or they cost in proportion.
+    // The cost of more rows follows from layers measured there, else it is proportional.
     const auto factor = [&](double wanted_seconds, double own_seconds) {
       return device.measured && own_seconds > 0 ? wanted_seconds / own_seconds : rows;
     };
@@ -132,7 +131,7 @@ predict::Workload scaled(const RunWorkload& run, const predict::DeviceProfile& d
   workload.optimizer_seconds = run.step.optimizer_seconds;
   workload.fixed_seconds = 0;
   if (!device.measured || !run.single) return workload;
-  // In the step itself, with its caches as they were.
+  // Scales the layers to their times within the whole step, with its state of the caches.
   const trace::StepBreakdown& step = *run.single;
   for (predict::LayerWork& layer : workload.layers) {
     layer.forward_seconds *= step.forward / forward;

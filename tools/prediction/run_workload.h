@@ -1,4 +1,5 @@
-// The workload of a run file that `lockstep train` or `compare` wrote, on another device.
+// Turns the workload of a run file, from `lockstep train` or `compare`, into work on another
+// device.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +18,28 @@ struct RunWorkload {
   std::string dataset;
   std::string measured_on;  // the GPU's name, or device_name() of the CPU
   std::size_t rows_per_epoch = 1;
-  // The data set's rows, or, of a file that doesn't say them, the rows that the run trained on in
-  // an epoch: fewer after --steps, and whole batches.
+  // From the data set's rows; or, if the file lacks those, from the rows that the run trained on in
+  // an epoch: fewer after --steps, and whole batches only.
   enum class Epoch { data_set, run } epoch = Epoch::data_set;
-  FileWorkload step;               // as it was measured
+  FileWorkload step;               // as measured
   bool shares_statistics = false;  // --sync-batch-norm
-  // Of the run's step on one device of the same kind, where it had one: what of it is no layer's.
+  // The breakdown of the run's step on one device of the same kind, if it had one; it gives the
+  // parts of the step outside of any layer.
   std::optional<trace::StepBreakdown> single = {};
 };
 
-// What a logical device of the CPU is called: "Intel(R) Xeon(R) Processor, 1 thread".
+// The name of a logical device of the CPU: "Intel(R) Xeon(R) Processor, 1 thread".
 std::string device_name(const std::string& cpu, std::size_t threads_per_device);
 
-// Throws Error{Io} as read_run_file(), and for a file without a workload.
+// Throws what read_run_file() does, and Error{Io} for a file without a workload.
 RunWorkload read_run_workload(const std::string& path);
 
-// The same step, of `batch` rows, on a topology's device. Where it was measured on a device of that
-// name, as measured, scaled: with the rows, or, where lockstep calibrate measured layers there, as
-// theirs; then the step is as long as the run's was on one device. Else by predict/kernel_cost.h:
-// no measured time enters. Throws Error{Usage} for a convolutional net there whose file lacks its
-// sizes.
+// The same step with `batch` rows on a topology's device. If the run was measured on a device of
+// that name, the measured times are scaled: with the rows, or, if lockstep calibrate measured
+// layers there, as those layers scale; then the step is as long as the run's own on one device.
+// Else the times come from predict/kernel_cost.h and no measured time enters.
+// Throws Error{Usage} for a convolutional net without sizes in its file, on a device where it was
+// not measured.
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch);
 bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device);

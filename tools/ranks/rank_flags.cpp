@@ -14,7 +14,7 @@
 namespace lockstep::tools {
 namespace {
 
-// --comm names one that this build has, and that the ranks can use.
+// Throws if --comm names a library that this build lacks or that these ranks cannot use.
 void require_comm(const RankFlags& flags) {
   if (flags.comm == "nccl") {
     require(comm::has_nccl(), ErrorCode::Usage, "--comm", "nccl: {}", comm::no_nccl_reason());

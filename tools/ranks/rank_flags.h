@@ -1,5 +1,5 @@
-// Who the ranks of a command are, and by what they talk: --ranks, --comm, --plan, --transport,
-// --link and --comm-timeout, which train, compare and bench all-reduce share.
+// Who the ranks of a command are, and how they talk: --ranks, --comm, --plan, --transport, --link
+// and --comm-timeout, which train, compare and bench all-reduce share.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace lockstep::tools {
 
-// As they stand on the command line; empty: not said.
+// The flags as they stand on the command line; empty: not given.
 struct RankFlags {
   std::string ranks;  // threads or processes
   std::string comm;   // own, nccl or mpi
@@ -22,39 +22,38 @@ struct RankFlags {
   bool nccl_share_gpu = false;
 };
 
-// Where the ranks of a command run.
+// The place where a command's ranks run.
 enum class Ranks {
   threads,       // of this process
   start,         // as processes that this one has to start (start_ranks.h)
   this_process,  // this process is one of them: a launcher started it
 };
 
-// Decides, and writes what it decided into flags.ranks, and into flags.comm where ranks are threads
-// (for processes the ranks agree on it, see rank_job.h). Ranks are processes where a launcher
-// started more than one, where --ranks says so, or where --comm nccl or mpi does.
-// num_devices: what --devices asks for.
-// Throws Error{Usage} when the environment is contradictory, when --ranks threads or another number
-// of devices is asked for inside a job, and for a --comm, --transport or --link that these ranks do
-// not have.
+// Decides it, and writes the decision into flags.ranks, and into flags.comm if ranks are threads
+// (processes agree on it among themselves, see rank_job.h). Ranks are processes if a launcher
+// started more than one, if --ranks says so, or if --comm is nccl or mpi.
+// num_devices: the value of --devices.
+// Throws Error{Usage} if the environment is contradictory, if --ranks threads or another number of
+// devices is asked for inside a job, and for a --comm, --transport or --link that these ranks
+// cannot have.
 Ranks resolve_ranks(RankFlags& flags, const launch::RankEnvironment& environment,
                     std::optional<int> num_devices);
 
-// What --link says, if it is given.
+// The value of --link, if it is given.
 std::optional<comm::LinkSpec> modelled_link(const RankFlags& flags);
 
-// Throws Error{Usage} when --link is given and ranks that are threads have devices of this type:
-// what the link delays is in host memory.
+// Throws Error{Usage} if --link is given and ranks that are threads have devices of this type: the
+// modelled link can only delay data in host memory.
 void require_linkable(const RankFlags& flags, DeviceType type);
 
-// "modelled link: ...": what a reader of times has to know about --link; empty without it.
+// "modelled link: ...": a note that goes with times under --link; empty without it.
 std::string link_note(const RankFlags& flags);
 
-// Whether the first `count` devices of this process are GPUs of their own.
+// True if the first `count` devices of this process are physical GPUs, each a different one.
 bool have_own_gpus(int count);
 
-// What every rank would find once it has been started, so that it is said once: throws Error{Usage}
-// when --comm nccl is to connect ranks on the CPU, or ranks of this machine that share a GPU
-// without
+// Reports once, before any rank starts, an error that each of them would find: throws Error{Usage}
+// if --comm nccl is to connect ranks on the CPU, or ranks of this machine that share a GPU without
 // --nccl-share-gpu.
 void require_reachable_devices(const RankFlags& flags, DeviceType type, int num_ranks);
 

@@ -22,8 +22,8 @@
 namespace lockstep::tools {
 namespace {
 
-// A rank that fails tells the others first and ends then, and whoever started them, a launcher or
-// mpirun, takes the one that ended first for the cause. So the others let it go ahead.
+// A launcher or mpirun blames the rank that ends first. So a rank that fails tells the others
+// before it ends, and they wait for so long before they end too.
 constexpr std::chrono::milliseconds kAfterTheCause{500};
 
 std::unique_ptr<comm::Communicator> make_own(const RankFlags& flags, const launch::Job& job) {
@@ -64,12 +64,12 @@ std::unique_ptr<comm::Communicator> make_mpi(const RankFlags& flags, const launc
   return comm::make_mpi_communicator(options);
 }
 
-// As far as this rank can see: the ranks of its host have different GPUs.
+// True as far as this rank can see: it checks that the ranks of its own host have different GPUs.
 bool has_own_gpu(const launch::Job& job, Device device) {
   return device.type == DeviceType::cuda && have_own_gpus(job.rank().local_world_size);
 }
 
-// A rank that cannot use NCCL says so; then none does.
+// All ranks use NCCL, unless one of them says that it cannot.
 std::string choose(const RankFlags& flags, const launch::Job& job, Device device) {
   const bool wants_own = flags.plan != "auto" || flags.transport != "auto" || !flags.link.empty();
   const bool is_alone = job.rank().world_size == 1;
@@ -86,10 +86,11 @@ struct RankCommunicator {
   std::string name;
 };
 
-// Where --comm says nothing: nccl if every rank of the job has a GPU of its own, this build has
-// NCCL, and no plan, transport or link of `own` is asked for; else own. All ranks choose alike.
-// Tensors that the communicator does not reach are staged (comm/communicator.h).
-// Throws what the chosen one does.
+// Makes the communicator of --comm. Without --comm it is nccl if every rank of the job has a GPU of
+// its own, this build has NCCL, and no plan, transport or link of `own` is asked for; else own. All
+// ranks choose alike.
+// Tensors that the communicator cannot reach are staged (comm/communicator.h).
+// Throws the chosen communicator's errors.
 RankCommunicator make_communicator(const RankFlags& flags, const launch::Job& job, Device device) {
   const std::string name = flags.comm.empty() ? choose(flags, job, device) : flags.comm;
   std::unique_ptr<comm::Communicator> communicator;
@@ -104,7 +105,7 @@ RankCommunicator make_communicator(const RankFlags& flags, const launch::Job& jo
   return {std::move(communicator), name};
 }
 
-// Tells the other ranks why this one goes. A store that is gone already has no one to tell.
+// Tells the other ranks why this one leaves. If the store is gone, there is no rank left to tell.
 void end_job(launch::Job& job, comm::Communicator* communicator, const std::string& why) noexcept {
   try {
     if (communicator) communicator->abort(why);

@@ -1,4 +1,4 @@
-// This process as one rank of a job: what it does, from joining to leaving.
+// Runs this process as one rank of a job, from joining to leaving.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace lockstep::tools {
 
-// What a rank has for its work.
+// The things that a rank has for its work.
 struct RankJob {
   const launch::RankEnvironment& environment;
   Device device;  // cuda:LOCAL_RANK or cpu:LOCAL_RANK
@@ -26,22 +26,22 @@ struct RankJob {
   bool is_first() const { return rank() == 0; }
 };
 
-// Takes the device of the local rank, joins the job, connects, and calls work. settings: what all
-// ranks must have alike.
-// An error of this rank ends the job for all: the others' calls fail with its words.
+// Takes the device of the local rank, joins the job, connects, and calls work. settings: the flags
+// that must be alike on all ranks.
+// An error of this rank ends the job for all: the others' calls fail with its message.
 void run_as_rank(const RankFlags& flags, DeviceType type,
                  const std::vector<launch::Setting>& settings,
                  const std::function<void(RankJob&)>& work);
 
-// Calls work; its errors are rethrown with their code as "[rank 2] ...".
+// Calls work and rethrows its errors, with their code, as "[rank 2] ...".
 void name_rank_in_errors(const launch::RankEnvironment& rank, const std::function<void()>& work);
 
-// How many ranks of this host share this rank's cores. Cores of which a launcher gave it a part are
-// its own.
+// How many ranks of this host share this rank's cores; 1 if a launcher gave it cores of its own.
 std::size_t num_ranks_on_cores(const launch::RankEnvironment& rank);
 
-// What every rank wrote, by rank; empty on all ranks but 0. Every rank of the job calls it once
-// with a name. For what is said about the work, of any size; the work itself uses collectives.
+// Returns every rank's bytes by rank; empty on all ranks but 0. Every rank of the job calls it once
+// with the same name. It is meant for text about the work, of any size; the work itself uses
+// collectives.
 std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& name,
                                              const std::string& bytes);
 

@@ -1,5 +1,5 @@
-// Starting this program once more, as the ranks of a job on this machine, and a folder through
-// which they hand it what they found.
+// Starts this program again as the ranks of a job on this machine, and makes the folder through
+// which they return their results.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 
 namespace lockstep::tools {
 
-// The file of this program: "/proc/self/exe" would be mpirun, once mpirun starts it.
+// The path of this program. "/proc/self/exe" will not do: mpirun would take it for itself.
 std::string this_program();
 
-// Starts num_ranks processes with these arguments (argv as it was given to this program): under
-// --comm mpi by `mpirun -np N`, else as `lockstep run --standalone --nproc-per-node N` does, with
-// the ranks' lines as they wrote them. Returns the exit code that this program ends with; under
-// mpirun it does not return, since mpirun takes this process's place.
-// REQUIRES: no other thread in this process.
-// Throws Error{Usage} when --comm mpi finds no mpirun; else what launch::launch_ranks does.
+// Starts num_ranks processes with these arguments (argv as this program got it): with --comm mpi by
+// `mpirun -np N`, else as `lockstep run --standalone --nproc-per-node N` does, with the ranks'
+// output unchanged. Returns the exit code for this program. With mpirun it does not return, since
+// mpirun replaces this process.
+// REQUIRES: this process has no other thread.
+// Throws Error{Usage} if --comm mpi finds no mpirun; else the errors of launch::launch_ranks.
 int start_ranks(const RankFlags& flags, const std::vector<std::string>& arguments, int num_ranks);
 
-// A folder that is gone with this object.
+// A folder that its destructor removes.
 class TemporaryFolder {
  public:
-  // operation: the tag of the error. Throws Error{Io} where none can be made.
+  // operation: the tag of the error. Throws Error{Io} if no folder can be made.
   explicit TemporaryFolder(const char* operation);
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;

@@ -22,7 +22,7 @@
 namespace lockstep::tools {
 namespace {
 
-// Flags of `run` that stand alone; all others are followed by a value.
+// The flags of `run` that take no value; all others do.
 constexpr std::array<std::string_view, 5> kFlagsWithoutValue = {"--standalone", "--no-python",
                                                                 "--no_python", "--help", "-h"};
 
@@ -151,7 +151,8 @@ void set_streams(launch::LaunchOptions& options, const RunFlags& flags) {
   const int num_ranks = options.num_ranks;
   options.redirects = parse_streams("--redirects", flags.redirects, num_ranks);
   options.tee = parse_streams("--tee", flags.tee, num_ranks);
-  // A folder for logs, and nothing said about what goes there: all of it, and the console too.
+  // A folder for logs, without a word about what goes there, gets both streams, and the console
+  // too.
   if (!flags.log_dir.empty() && flags.redirects.empty() && flags.tee.empty()) {
     options.tee = parse_streams("--tee", "3", num_ranks);
   }
@@ -183,7 +184,7 @@ std::string make_log_folder(const RunFlags& flags) {
 
 namespace {
 
-// "1", or torchrun's "1:1". Ranks that come and go while a job runs are not offered.
+// "1", or torchrun's "1:1". Elastic jobs, whose ranks come and go, are not supported.
 int parse_num_nodes(const std::string& text) {
   const std::size_t colon = text.find(':');
   const std::string low = text.substr(0, colon);

@@ -1,5 +1,5 @@
-// The flags of `lockstep run`: torchrun's, each also with underscores, and --bind-to; and what they
-// ask for.
+// The flags of `lockstep run`: torchrun's, each also spelled with underscores, and --bind-to; and
+// the options that they make.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace lockstep::tools {
 
-// As they stand on the command line.
+// The flags as they stand on the command line.
 struct RunFlags {
   std::string nnodes = "1";
   std::string nproc_per_node = "1";
@@ -34,24 +34,24 @@ struct RunFlags {
   std::string bind_to = "core";
 };
 
-// The defaults, or what torchrun's variables say instead: PET_NPROC_PER_NODE, PET_NNODES, ...
-// Throws Error{Usage} for one that should be a number and is none.
+// The defaults, or the values of torchrun's variables: PET_NPROC_PER_NODE, PET_NNODES, ...
+// Throws Error{Usage} for a variable that should be a number and is not.
 RunFlags default_run_flags(const launch::Environment& environment);
 
-// Their names and help. What flags holds are the defaults. flags must live as long as run.
+// Adds their names and help; the values in `flags` are the defaults. flags must live as long as
+// run.
 void add_run_flags(Command& command, RunFlags& flags);
 
 bool has_logs(const launch::LaunchOptions& options);
 
-// Makes a new folder "<log-dir>/<run id>_<six letters>", as torchrun does: no run overwrites
-// another. Throws Error{Io}.
+// Makes a new folder "<log-dir>/<run id>_<six letters>", as torchrun does, so that no run
+// overwrites another. Throws Error{Io}.
 std::string make_log_folder(const RunFlags& flags);
 
-// What the flags ask for, checked. command: the program that is to run. Without what is made when
-// the group starts: its port under
-// --standalone, its token, its folder for logs.
-// Throws Error{Usage} that names the flag; Error{Device} for one rank per CUDA device where this
-// program sees none.
+// Checks the flags and turns them into options. command: the program to run. The port under
+// --standalone, the token and the folder for logs are missing: they are made when the group starts.
+// Throws Error{Usage} that names the flag; Error{Device} if one rank per CUDA device is asked for
+// and this program sees none.
 launch::LaunchOptions group_options(const RunFlags& flags, const CommandLine& command);
 
 }  // namespace lockstep::tools

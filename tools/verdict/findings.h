@@ -1,4 +1,4 @@
-// What the checks of a run found: plain values that travel from a training loop to the table.
+// The findings of a run's checks, as plain values that travel from a training loop to the table.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace lockstep::tools {
 
 enum class Checks { off, on };
 
-// After so many steps the weights are kept, to be compared with one device's.
+// After so many steps the weights are kept, and later compared with one device's.
 inline constexpr std::size_t kFirstSteps = 20;
 
 // One step whose gradients were compared with one device's.
@@ -27,19 +27,19 @@ struct Finding {
   std::string check;  // "gradients"
   std::size_t step = 0;
   int rank = 0;
-  std::string parameter;  // where it shows most; "all" where it is no parameter's own
+  std::string parameter;  // where it shows most; "all" if it concerns no single parameter
   std::string what;       // "relative error 0.31, limit 1e-05, ..."
 
   // "gradients: step 0, rank 2, parameter 0.weight: relative error 0.31, limit 1e-05, ..."
   std::string text() const;
 };
 
-// Of one run, on rank 0.
+// The findings of one run, on rank 0.
 struct RunFindings {
-  std::size_t num_first_steps = 0;  // kFirstSteps, or all if there were fewer
+  std::size_t num_first_steps = 0;  // kFirstSteps, or all steps if there were fewer
   KeptTensors first_weights;        // after them
-  double first_movement = 0;        // by how much a weight changed in them at most
-  double movement = 0;              // and in the whole run
+  double first_movement = 0;        // the most that a weight changed in them
+  double movement = 0;              // the same over the whole run
   std::vector<GradientCheck> gradient_checks;
   double gradient_limit = 0;
   std::optional<Finding> failure;  // the first one
@@ -47,15 +47,14 @@ struct RunFindings {
   std::string exploded;
 };
 
-// Throws Error{Numeric} if a loss is not finite: with the failed check that led to it, if there is
-// one.
+// Throws Error{Numeric} if a loss is not finite, with the failed check that led to it, if any.
 void throw_failure(const RunFindings& findings, double loss);
 
 nlohmann::json to_json(const Finding& finding);
 Finding read_finding(const nlohmann::json& json);
 
-// All but the weights of the first steps, which want a file of their own: for the way from ranks
-// that are processes to `compare`. read_findings() throws nlohmann's error for anything else.
+// Everything but the weights of the first steps, which need a file of their own; ranks that are
+// processes send it to `compare`. read_findings() throws nlohmann's error for any other JSON.
 nlohmann::json findings_json(const RunFindings& findings);
 RunFindings read_findings(const nlohmann::json& json);
 

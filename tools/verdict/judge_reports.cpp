@@ -1,4 +1,4 @@
-// What follows from all ranks' reports: the second half of RankChecks.
+// Judges the reports of all ranks: the second half of RankChecks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lockstep::tools {
 namespace {
 
-// For every rank, the largest difference between its tensor and rank 0's; mine: by local rank.
+// For each rank, the largest difference between its tensor and rank 0's; mine: by local rank.
 std::vector<double> differences_from_rank_0(const std::vector<std::vector<double>>& mine,
                                             comm::Communicator* communicator) {
   std::vector<double> first = mine[0];
@@ -73,7 +73,7 @@ void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
   }
 }
 
-// The parts of a batch lie behind each other and are the whole.
+// Checks that the parts of a batch follow each other without gaps and make up the whole.
 void RankChecks::judge_parts(const std::vector<Report>& reports, std::vector<Finding>& found) {
   for (std::size_t i = 0; i < reports[0].seen.size(); ++i) {
     const std::size_t step = num_judged_ + i;
@@ -120,7 +120,7 @@ void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& rep
     const auto [other, first] = std::ranges::mismatch(reports[rank].*digests, reports[0].*digests);
     if (other == (reports[rank].*digests).end()) continue;
     const auto tensor = static_cast<std::size_t>(other - (reports[rank].*digests).begin());
-    // Every rank has all reports, so all of them come here.
+    // Every rank has all reports, so all ranks get here and the collective is complete.
     std::vector<std::vector<double>> mine;
     for (const Local& local : locals_) mine.push_back((local.*kept)[tensor].second);
     found.push_back(

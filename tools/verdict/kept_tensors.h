@@ -1,4 +1,4 @@
-// Values of tensors, outside of any device's memory: what a run held at some moment.
+// Values of tensors at some moment of a run, kept outside any device's memory.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace lockstep::tools {
 
-// By name, in the order of the state dict. Every float32 and float64 is a double exactly.
+// By name, in the order of the state dict. A double holds every float32 and float64 exactly.
 using KeptTensors = std::vector<std::pair<std::string, std::vector<double>>>;
 
 KeptTensors keep(const nn::StateDict& tensors);
 
-// REQUIRES: there is one of this name.
+// REQUIRES: a tensor of this name.
 const std::vector<double>& values_of(const KeptTensors& tensors, const std::string& name);
 
-// Vectors of float64 on the CPU: for a file.
+// Turns them into float64 vectors on the CPU, for a file.
 nn::StateDict to_state_dict(const KeptTensors& tensors);
 
 // The tensor where two runs differ most, and by how much; a NaN is the largest difference.

@@ -17,7 +17,7 @@
 namespace lockstep::tools {
 namespace {
 
-// The ranks wait for rank 0's reference, which takes as long as a step of one device.
+// The ranks wait for rank 0's reference, which takes as long as one device's step.
 constexpr double kTimeoutSeconds = 600;
 constexpr std::size_t kNumDrawn = 3;
 constexpr std::size_t kFew = 32;
@@ -47,13 +47,13 @@ std::uint64_t digest(const std::vector<double>& values) {
   return hash;
 }
 
-// A tensor that this process can read: on the CPU itself, without a copy.
+// Makes a tensor readable for this process; one on the CPU is not copied.
 Tensor readable(const Tensor& tensor) {
   return tensor.device().type == DeviceType::cpu ? tensor : tensor.to(Device{});
 }
 
-// At most so many elements, spread evenly, but in step with no row length: some columns of a weight
-// have no gradient, such as those of pixels that are always dark.
+// At most `count` elements, spread evenly, but not in step with any row length: some columns of a
+// weight have no gradient, such as those of pixels that are always dark.
 std::vector<double> elements_of(const Tensor& tensor, std::size_t count) {
   const std::size_t size = tensor.num_elements();
   if (size <= count) return tensor.to_vector<double>();
@@ -73,7 +73,7 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), 8 * a.size()) == 0;
 }
 
-// Pixels were multiplied on the device, and may differ in the last bit.
+// The device multiplied the pixels by the scale, so they may differ in the last bit.
 template <typename T>
 bool is_same_row(const T* found, std::span<const std::uint8_t> bytes, T scale) {
   const T tolerance = 8 * std::numeric_limits<T>::epsilon();
@@ -87,8 +87,8 @@ bool is_same_row(const T* found, std::span<const std::uint8_t> bytes, T scale) {
 
 }  // namespace
 
-// While one lives, what happens is no part of the run: its bytes do not count, nor does the memory
-// that it takes; the timeline shows one span "check", outside of any step.
+// While one lives, nothing counts as part of the run: neither its bytes nor its memory. The
+// timeline shows one span "check", outside of any step.
 class RankChecks::Window {
  public:
   explicit Window(const RankChecks& checks)
@@ -114,7 +114,7 @@ class RankChecks::Window {
   Window& operator=(const Window&) = delete;
 
  private:
-  // As they are counted: ranks of DDP, or devices of DataParallel.
+  // The tracks under which bytes are counted: ranks of DDP, or devices of DataParallel.
   static std::vector<int> tracks_of(const RankChecks& checks) {
     std::vector<int> tracks;
     for (const RankModel& rank : checks.models_.ranks) tracks.push_back(rank.rank);
@@ -255,7 +255,7 @@ void RankChecks::look_at_schedule(std::size_t local, std::size_t step) {
   }
 }
 
-// By name: each parameter, then what its optimizer keeps for it.
+// Each parameter by name, then what its optimizer keeps for it.
 KeptTensors RankChecks::state_of(std::size_t local, Elements elements) const {
   const std::size_t count =
       elements == Elements::all ? std::numeric_limits<std::size_t>::max() : kFew;

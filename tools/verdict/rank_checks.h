@@ -10,26 +10,26 @@
 //   update       a few elements of every parameter, and what the optimizer keeps for them, become
 //                what a fresh optimizer makes of them and of the run's gradients, bit for bit, and
 //                stay so until the next step begins
-//   loss         what the run says of its loss is the mean over all ranks' rows
+//   loss         the loss that the run reports is the mean over all ranks' rows
 //
-// and in some steps (the first one, the one after kFirstSteps, a few drawn by the seed, every
-// epoch's last and the run's last) the whole of it, from a copy of the state before the step:
+// Some steps (the first, the one after kFirstSteps, a few drawn by the seed, every epoch's last and
+// the run's last) are checked as a whole, from a copy of the state before the step:
 //
 //   replicas     every rank's weights, gradients and optimizer state equal rank 0's bit for bit,
-//                before the step and after it (and the buffers before the first; later each forward
+//                before the step and after it (buffers only before the first: later each forward
 //                pass takes rank 0's)
 //   gradients    and loss equal one device's on the same weights and rows (reference_step.h says
 //                how nearly); rank 0 computes them from the data set's own rows
-//   update       as above, but of all elements
+//   update       as above, but for all elements
 //
-// So a wrong update is told from rounding: it is judged on the run's own gradients, to the bit, and
-// those are judged by the tolerance of a sum. The steps that are checked train, and
-// nothing in them is touched. On a GPU, where reading stops the device, and in slow motion, rows
-// and elements are looked at in the latter steps alone.
+// So a wrong update can be told from rounding: it is judged on the run's own gradients, to the bit,
+// and those are judged by the tolerance of a sum. A checked step trains like any other, and the
+// checks change nothing in it. On a GPU, where reading stops the device, and in slow motion, rows
+// and elements are only looked at in the steps that are checked as a whole.
 //
-// All ranks call everything at the same points, and each learns the same. Under --sampler torch the
-// ranks train on other numbers than one device, so rows, loss and gradients are not compared. Once
-// the loss has exploded, nothing is judged any more.
+// All ranks call every function at the same points and get the same results. Under --sampler torch
+// the ranks train on other numbers than one device, so rows, loss and gradients are not compared.
+// Once the loss has exploded, nothing is judged any more.
 #pragma once
 
 #include <array>
@@ -49,12 +49,12 @@ class RankChecks {
  public:
   using Optimizers = std::vector<std::unique_ptr<optim::Optimizer>>;  // by local rank
 
-  // All of these outlive the checks.
+  // REQUIRES: all of these outlive the checks.
   RankChecks(const TrainingTask& task, const LocalModels& models, const Optimizers& optimizers);
 
-  // Whether the step is judged as a whole: its loss must have been taken before after_step().
+  // True if the step is judged as a whole; take_loss() must then come before after_step().
   bool is_due(std::size_t step) const { return due_.contains(step); }
-  // Whether tensors are read before or after this step, for which the devices must be idle.
+  // True if tensors are read before or after this step, for which the devices must be idle.
   bool is_read(std::size_t step) const {
     return is_cheap_ || is_due(step) || (step > 0 && is_due(step - 1));
   }
@@ -64,9 +64,9 @@ class RankChecks {
   void take_loss(std::size_t local, const StepLoss& loss);
   // batches: by local rank.
   void after_step(std::size_t step, const std::vector<data::Batch>& batches);
-  // What the run says the mean loss of an epoch was, of which this was the last step.
+  // Checks the run's mean loss of an epoch whose last step this was.
   void after_epoch(std::size_t last_step, double mean_loss);
-  // The same of the losses of all steps.
+  // Checks the run's losses of all steps.
   void after_run(const ThinnedLosses& losses);
 
   const RunFindings& findings() const { return findings_; }
@@ -74,7 +74,7 @@ class RankChecks {
  private:
   static constexpr std::size_t kFindingWords = 256;
   class Window;
-  // A step as a rank saw it, until the ranks tell each other.
+  // A rank's view of a step, kept until the ranks exchange reports.
   struct Seen {
     std::int64_t offset = 0;  // of its rows in the global batch
     std::int64_t num_rows = 0;
@@ -84,21 +84,21 @@ class RankChecks {
   // The state of a rank: all elements, or a few of each tensor.
   enum class Elements { few, all };
   struct Local {
-    KeptTensors before;     // the step
-    KeptTensors gradients;  // in it
+    KeptTensors before;     // before the step
+    KeptTensors gradients;  // in the step
     KeptTensors after;
-    KeptTensors left;  // a few elements, as a step left them
+    KeptTensors left;  // a few elements, as the last step left them
     std::size_t step_after_left = 0;
     std::vector<Seen> seen;          // since the last exchange
     std::optional<Finding> finding;  // the first one
   };
 
-  // What a rank tells the others, in words of 64 bits.
+  // A rank's message to the others, in words of 64 bits.
   struct Report {
     std::array<char, 8 * kFindingWords> finding{};        // its JSON; empty: none
     std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
     std::vector<Seen> seen;
-    // Of rank 0 alone: against one device.
+    // The differences from one device, computed by rank 0 alone.
     double gradient_error = 0;
     double parameter = 0;
     double loss = 0;
@@ -111,7 +111,7 @@ class RankChecks {
       for (double* number : {&gradient_error, &parameter, &loss}) visit(number, sizeof *number);
     }
 
-    // Where there is a communicator, the thread drives one rank, and every rank gets all reports.
+    // With a communicator the thread drives one rank, and every rank gets all reports.
     static std::vector<Report> exchange(std::vector<Report> mine, comm::Communicator* communicator);
   };
 
@@ -120,7 +120,7 @@ class RankChecks {
   void keep_weights(std::size_t num_steps);
   std::vector<std::size_t> global_rows(std::size_t step);
 
-  // Each adds a finding to its rank's, if it is the first one there.
+  // Each of these adds a finding to its rank, if the rank has none yet.
   void find_difference(std::size_t local, std::size_t step, const KeptTensors& found,
                        const KeptTensors& expected, const char* what);
   void look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch);
@@ -132,7 +132,8 @@ class RankChecks {
 
   void compare_loss(std::size_t step, double found, double expected);
   Report report_of(std::size_t local, std::size_t step);
-  // By all ranks' reports on the steps up to this one; the earliest finding is the run's failure.
+  // Judges all ranks' reports on the steps up to this one; the earliest finding is the run's
+  // failure.
   void judge(std::size_t step, const std::vector<Report>& reports);
   void judge_parts(const std::vector<Report>& reports, std::vector<Finding>& found);
   void judge_gradient(std::size_t step, const Report& report, std::vector<Finding>& found);
@@ -147,22 +148,22 @@ class RankChecks {
   const std::vector<Device> devices_;
   const std::set<std::size_t> due_;
   const bool is_exact_;
-  const bool is_cheap_;                // to read tensors in every step
-  std::vector<std::string> names_;     // of the parameters, as the optimizer has them: by groups
+  const bool is_cheap_;                // true if reading tensors in every step is cheap
+  std::vector<std::string> names_;     // of the parameters, in the optimizer's order: by groups
   std::vector<double> weight_decays_;  // by name
   std::vector<Local> locals_;          // by local rank
   KeptTensors initial_;                // rank 0's weights
   std::optional<std::size_t> epoch_of_order_;
   std::vector<std::size_t> order_;  // of the rows in that epoch
-  std::size_t num_judged_ = 0;      // steps of which all ranks' reports were judged
-  Seen epoch_loss_;                 // of all ranks, in these
+  std::size_t num_judged_ = 0;      // steps whose reports were judged
+  Seen epoch_loss_;                 // of all ranks, in these steps
   LossCurve curve_;
   LossWatch watch_;
   std::optional<std::size_t> explosion_;  // the step
   RunFindings findings_;
 };
 
-// The first row of a batch that is not the global batch's, and what it has: "another label".
+// The first row of a batch that differs from the global batch, and how: "another label".
 struct WrongRow {
   std::size_t place = 0;
   const char* what = nullptr;

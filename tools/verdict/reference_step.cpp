@@ -38,7 +38,7 @@ double norm(const std::vector<double>& values) {
 void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::size_t epoch,
                std::span<const std::size_t> rows, ReferenceGradient& sum) {
   const data::LabelledRows& data = task.data->train;
-  // As the kernels round it: a pixel that is off in its last bit takes sums over ReLU's kink.
+  // Rounds like the kernels: a pixel that is off in its last bit takes sums over ReLU's kink.
   const double scale = task.dtype == DType::float64 ? data.scale : static_cast<float>(data.scale);
   std::vector<double> features;
   std::vector<std::int64_t> labels;
@@ -220,7 +220,7 @@ KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, d
                     const KeptTensors& gradients) {
   const ThreadContextScope of_one_device({});
   const OptimizerSettings& settings = task.optimizer;
-  // On the CPU by way of the rank's own memory, so that no rank's work counts as another's.
+  // Tensors on the CPU are made in this rank's memory, so that no rank's work counts as another's.
   const Device host = device.type == DeviceType::cpu ? device : Device{};
   const auto tensor = [&](const std::vector<double>& values) {
     return Tensor::from(values, {values.size()}, host).to(task.dtype).to(device);

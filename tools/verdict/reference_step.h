@@ -1,19 +1,19 @@
-// A training step by the shortest way there is: one device, a plain model, no wrapper, no loader,
-// and rules that are written down here once more. The engine's step is compared with it.
+// The shortest way to make a training step: one device, a plain model, no wrapper, no loader, and
+// the rules written down here once more. The engine's step is compared with it.
 //
-// How far may two gradients be apart that compute the same? A gradient is a sum over rows. Computed
+// How far apart may two gradients be that compute the same? A gradient is a sum over rows. Computed
 // in two orders, in a floating type whose rounding error is u, the sums differ by a small multiple
-// of u times the size of what was added up, and not of the sum itself: at the end of training, or
-// with a large batch, the rows' gradients all but cancel, and an error that is relative to the sum
-// would blame rounding on the engine. So the batch is cut into eight pieces at random, and the
-// error of parameter p is relative to the sizes of their gradients (Euclidean norms):
+// of u times the size of the terms, not of the sum itself. At the end of training, or with a large
+// batch, the rows' gradients nearly cancel, and an error relative to the sum would blame the engine
+// for rounding. So the batch is cut at random into eight pieces, and the error of parameter p is
+// relative to the sizes (Euclidean norms) of their gradients:
 //
 //   error(p) = |found - reference| / (|piece 0| + ... + |piece 7|)
 //
-// The denominator is at least the norm of the reference, and while the rows agree equal to it. When
+// The denominator is at least the norm of the reference, and equals it while the rows agree. When
 // they cancel it stays at about sqrt(8) times the root of the sum of their squared norms: random
 // pieces do not all cancel by chance, not even in a parameter of one element. Each parameter is
-// judged by itself: an error in one small bias cannot hide behind a large matrix.
+// judged by itself, so that an error in one small bias cannot hide behind a large matrix.
 // Source: N. Higham, Accuracy and Stability of Numerical Algorithms, 4.2: |error of a sum| <=
 // gamma(n-1) * (sum of absolute values).
 #pragma once
@@ -37,23 +37,24 @@ struct ReferenceGradient {
   double mean_loss = 0;
 };
 
-// A training row's bytes as an epoch has them, whoever trains on it.
+// The bytes of a training row in an epoch, whichever rank trains on it.
 std::vector<std::uint8_t> reference_row(const TrainingTask& task, std::size_t epoch,
                                         std::size_t row);
 
-// Of the mean loss over these rows of the data set in that epoch, at these weights, in the task's
-// dtype on `device`; clipped if the task says so. On a GPU, where the bits of a row depend on the
-// number of rows, the gradient itself is that of pieces of rows_of_device rows: as many as one of
-// the parallel run's devices gets at a time. So it is with batch norm, whose statistics are those
-// of the rows that a device gets: the pieces are the devices' shards, in their order; with
-// --sync-batch-norm all rows are one piece.
+// The gradient of the mean loss over these rows of the data set in that epoch, at these weights, in
+// the task's dtype on `device`; clipped if the task says so.
+// On a GPU the bits of a row depend on the number of rows, so the gradient is computed in pieces of
+// rows_of_device rows: as many as one of the parallel run's devices gets at a time. The same holds
+// for batch norm, whose statistics come from the rows of one device: the pieces are the devices'
+// shards, in order. With --sync-batch-norm all rows are one piece.
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
                                      const KeptTensors& weights, std::size_t epoch,
                                      const std::vector<std::size_t>& rows,
                                      std::size_t rows_of_device);
 
-// error(p) for every parameter. 0 where nothing differs; infinite where the reference is zero and
-// what was found is not, or where a parameter has no gradient (no values); NaN if any value is.
+// error(p) for every parameter. It is 0 if nothing differs; infinite if the reference is zero and
+// the found gradient is not, or if a parameter has no gradient (no values); NaN if any value is
+// NaN.
 std::vector<double> gradient_errors(const std::vector<std::vector<double>>& found,
                                     const ReferenceGradient& reference);
 
@@ -62,21 +63,21 @@ std::vector<double> gradient_errors(const std::vector<std::vector<double>>& foun
 // algorithm, and with it the bits of its rows, depends on its shape: a sum may fall on the other
 // side of ReLU's kink, and inputs are rounded to TF32 or bfloat16 once more between layers. There
 // the limits are 1e-3 (highest), 1e-2 (high) and 3e-2 (medium) for float32, and 1e-9 for float64. A
-// plan that is wrong is off by the share of a rank, bucket or chunk.
+// wrong plan errs by much more: by the share of a rank, bucket or chunk.
 double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision precision);
 
 // The learning rate of a step, from the schedule's definition (optim/schedule.h).
 double reference_learning_rate(const OptimizerSettings& settings, std::size_t step);
 
-// The name of what an optimizer keeps for a parameter: "0.weight momentum", "0.weight moment 1".
+// The name of an optimizer's state for a parameter: "0.weight momentum", "0.weight moment 1".
 std::string state_name(const OptimizerSettings& settings, const std::string& parameter,
                        std::size_t index);
 
 double reference_weight_decay(const OptimizerSettings& settings, const Shape& parameter);
 
-// What a step makes of these elements of the parameters and of what their optimizer keeps for them,
-// to the bit: a fresh optimizer of the engine, told nothing of ranks, makes it from this state with
-// the run's own gradients and learning rate. An empty gradient is none. weight_decays: by gradient.
+// Updates these elements of the parameters, and of their optimizer's state, to the bit: by a fresh
+// optimizer of the engine that knows nothing of ranks, from this state and the run's own gradients
+// and learning rate. An empty gradient means none. weight_decays: by gradient.
 KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, double learning_rate,
                     const std::vector<double>& weight_decays, const KeptTensors& before,
                     const KeptTensors& gradients);

@@ -10,7 +10,7 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr double kAmplifiedRounding = 1e3;  // two runs that differ in rounding alone, to each other
+constexpr double kAmplifiedRounding = 1e3;  // of two runs that differ only in rounding
 constexpr double kDriftLimit = 1e-3;
 
 double largest_weight(const KeptTensors& weights) {
@@ -28,8 +28,8 @@ double first_steps_tolerance(const TrainingTask& task, const RunFindings& single
          (is_float64 ? 0x1p-50 : 0x1p-21) * largest_weight(single.first_weights);
 }
 
-// Repeats both rows to tell rounding from a fault, and says so in the verdict. check: "drift".
-// Returns the difference in the other precision.
+// Repeats both rows to tell rounding from a fault, and records the result in the verdict. check:
+// "drift". Returns the difference in the other precision.
 double explain(const TrainingTask& task, const LargestDifference& largest, std::size_t num_steps,
                const Repeats& repeats, Finding finding, Verdict& verdict) {
   const bool is_float64 = task.dtype == DType::float64;
