@@ -43,8 +43,8 @@ TrainingFlags device_flags(const AllReduceFlags& flags) {
   return devices;
 }
 
-// Measures all sizes of one type and operation, on one rank; only rank 0 has a report. Returns how
-// many values were wrong.
+// Measures all sizes of one type and operation on one rank; only rank 0 has a report. Returns the
+// number of wrong values.
 std::size_t measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator,
                           Device device, AllReduceReport* report) {
   const bool is_own = flags.comm == "own";
@@ -92,7 +92,7 @@ std::string host_name() {
   return comm::host_name_of(comm::host_identity());
 }
 
-// "4711 1 node7" from every rank.
+// Gathers "4711 1 node7" (process, device, host) from every rank.
 std::vector<RankPlace> gather_places(RankJob& rank) {
   const std::string mine = fmt::format("{} {} {}", getpid(), rank.device.index, host_name());
   std::vector<RankPlace> places;
@@ -107,7 +107,7 @@ std::vector<RankPlace> gather_places(RankJob& rank) {
 void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(device_flags(flags));
   require_linkable(flags, type);
-  resolve_devices(device_flags(flags), type);  // fails where there are not so many
+  resolve_devices(device_flags(flags), type);  // throws if there are too few
   comm::ThreadGroupOptions options;
   options.timeout_seconds = flags.comm_timeout;
   options.default_plan = plan::parse_all_reduce_plan(flags.plan);
@@ -126,7 +126,7 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   comm::run_ranks(flags.num_ranks, work, options);
 }
 
-// What decides which collectives a rank calls.
+// The settings that decide which collectives a rank calls.
 std::vector<launch::Setting> common_settings(const AllReduceFlags& flags, DeviceType type) {
   return {{"command", "bench all-reduce"},
           {"device", std::string(lockstep::to_string(type))},
@@ -157,7 +157,7 @@ void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
   });
 }
 
-// For the ranks that this process starts: -g says how many there are, and means one device each.
+// For the ranks that this process starts: -g sets their number, so each gets one device.
 CommandLine with_devices_for_gpus(CommandLine command) {
   for (std::string& word : command) {
     if (word == "-g" || word == "--ngpus") {

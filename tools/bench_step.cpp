@@ -36,7 +36,7 @@ struct BenchStepFlags {
   TrainingFlags training;  // --device, --matmul-precision and --precision
   std::vector<std::string> models = {"mlp:784-256-128-10"};
   std::string dataset;  // whose rows' sizes; see rows_for()
-  std::string batches;  // empty: kRowBatches, or where a model takes images kImageBatches
+  std::string batches;  // empty: kRowBatches, or kImageBatches for a model of images
   std::string threads;  // empty: all cores
   double seconds = 0.8;
   bool graph = false;
@@ -48,12 +48,11 @@ constexpr const char* kRowBatches = "64,256,1024,8192";
 constexpr const char* kImageBatches = "16,64";
 constexpr std::size_t kWarmUpSteps = 5;
 constexpr std::size_t kFewestTimes = 11;
-// A GPU is given this many steps at a time, as in a training loop, where nobody waits for each one.
+// A GPU gets this many steps at a time, as in a training loop, which does not wait for each step.
 constexpr std::size_t kStepsAtATime = 10;
 
-// Multiplications and additions of a step's matrix products: 2 per weight and row (or pixel that
-// comes out) forward, 2 for the weight's gradient, and 2 for the input's, which the first layer
-// does not need.
+// Multiplications and additions of a step's matrix products: 2 per weight and row (or output pixel)
+// forward, 2 for the weight's gradient, and 2 for the input's, which the first layer does not need.
 double floating_point_operations(std::span<const FileLayer> layers, std::size_t batch) {
   double total = 0;
   for (const FileLayer& layer : layers) {
@@ -67,7 +66,7 @@ double floating_point_operations(std::span<const FileLayer> layers, std::size_t 
 
 struct MeasuredStep {
   double median_seconds = 0;
-  std::size_t num_steps = 0;        // that were timed
+  std::size_t num_steps = 0;        // timed steps
   std::size_t num_graph_nodes = 0;  // kernels, copies and fills; 0 without a graph
   // --memory
   std::vector<LayerMemory> memory = {};
@@ -75,15 +74,15 @@ struct MeasuredStep {
   std::size_t peak_bytes = 0;
 };
 
-// A model, the rows that it is made for, and its layers' sizes.
+// A model, the rows that it takes, and its layers' sizes.
 struct BenchModel {
   std::string name;
   nn::ModelData data;
   std::vector<FileLayer> layers = {};
-  double kept_bytes = 0;  // of each row, for the backward pass
+  double kept_bytes = 0;  // per row, for the backward pass
 };
 
-// Tries a step of two rows, since batch norm has no statistics of one.
+// Tries a step of two rows, because batch norm has no statistics over one.
 BenchModel try_model(const std::string& name, const nn::ModelData& data) {
   constexpr std::size_t kRows = 2;
   const std::shared_ptr<nn::Module> model = nn::make_model(name, data, 0);

@@ -1,5 +1,5 @@
-// lockstep calibrate: what this machine's own devices take, measured, as a topology that predict,
-// compare --predict and --act-as read.
+// lockstep calibrate: measures this machine's own devices and writes them as a topology that
+// predict, compare --predict and --act-as read.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,7 +40,8 @@ struct CalibrateFlags {
   std::optional<int> devices;
   std::optional<int> threads_per_device;
   bool is_fast = false;
-  // For the ranks that this program starts: measure all-reduces and leave them in this file.
+  // Set in the ranks that this program starts: they measure all-reduces and write them to this
+  // file.
   std::string exchange;
 };
 
@@ -66,7 +67,7 @@ void add(Measurement& measurement, predict::RankKind ranks, std::size_t num_rank
   spreads.insert(spreads.end(), times.spreads.begin(), times.spreads.end());
 }
 
-// Runs in this program when it is one of the ranks that measure_by_processes() starts.
+// Runs in the ranks that measure_by_processes() starts.
 void exchange_as_rank(const CalibrateFlags& flags) {
   const auto work = [&](RankJob& rank) {
     const AllReduceTimes times = measure_all_reduces(rank.communicator, rank.device, flags.is_fast);
@@ -98,7 +99,7 @@ AllReduceTimes measure_by_processes(const CalibrateFlags& calibration, std::size
   return times;
 }
 
-// Measures all-reduces of ranks that are threads, and what such ranks do to each other.
+// Measures all-reduces of ranks that are threads, and how such ranks slow each other down.
 void measure_by_threads(std::size_t num_ranks, Measurement& measurement) {
   comm::run_ranks(static_cast<int>(num_ranks), [&](comm::Communicator& communicator) {
     const Device device{DeviceType::cpu, communicator.rank()};
@@ -175,7 +176,7 @@ void calibrate(const CalibrateFlags& flags) {
   measurement.is_fast = flags.is_fast;
   const std::size_t threads = num_threads(flags);
   require_writable({{"--output", flags.output}});
-  // Processes first: a program that starts some must not have threads yet.
+  // Processes come first: a program that starts some must not have threads yet.
   std::vector<AllReduceTimes> of_processes;
   for (std::size_t n = 2; n <= measurement.num_devices; ++n) {
     show_status(fmt::format("all-reduces of {} processes", n));
@@ -187,7 +188,7 @@ void calibrate(const CalibrateFlags& flags) {
   probe.sample();
   measure_threads(measurement);
   probe.sample();
-  // Threads come first in the file: its links are fitted to them.
+  // Threads come first in the file, because its links are fitted to them.
   for (std::size_t i = 0; i < of_processes.size(); ++i) {
     add(measurement, predict::RankKind::processes, i + 2, std::move(of_processes[i]));
   }

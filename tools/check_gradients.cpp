@@ -1,4 +1,4 @@
-// lockstep check-gradients: the gradients of a device, parameter by parameter, beside those that
+// lockstep check-gradients: compares a device's gradients, parameter by parameter, with those that
 // Eigen computes in double on the CPU from the same weights and rows.
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ struct CheckGradientsFlags {
   std::string json_path;
 };
 
-// Errors of float32 gradients relative to double, as norms: what rounding of each kind may cause.
+// The largest error of float32 gradients relative to double, as norms, that rounding may cause.
 double limit_of(kernels::MatmulPrecision precision) {
   switch (precision) {
     case kernels::MatmulPrecision::highest:
@@ -48,9 +48,9 @@ double limit_of(kernels::MatmulPrecision precision) {
   return 0;
 }
 
-// Rounded factors move some sums across ReLU's kink, and there the gradient jumps: the two sides
-// then differentiate two different functions, and no limit on rounding holds. Nor does one where
-// batch norm divides by the spread of a few rows, which may be all rounding.
+// False if no limit on rounding holds. Rounded factors move some sums across ReLU's kink, where the
+// gradient jumps: the two sides then differentiate two different functions. And batch norm may
+// divide by the spread of a few rows, which may be pure rounding.
 bool has_limit(const nn::ModelSpec& spec, std::size_t batch, kernels::MatmulPrecision precision) {
   constexpr std::size_t kFewRows = 8;
   const bool has_kinks = spec.takes_images() ? spec.kind != nn::ModelSpec::Kind::lenet5
@@ -65,7 +65,7 @@ struct CheckedModel {
   nn::ModelData data;
 };
 
-// The same numbers for both sides: drawn in double, rounded to float32.
+// Both sides get these numbers, drawn in double and rounded to float32.
 struct Problem {
   nn::StateDict weights;             // float32 on the CPU
   Tensor x;                          // float32 [batch, in]
@@ -83,7 +83,7 @@ Problem make_problem(const CheckedModel& model, std::size_t batch, std::uint64_t
   return problem;
 }
 
-// Of the mean cross-entropy, by parameter.
+// The gradients of the mean cross-entropy, by parameter.
 std::vector<std::vector<double>> gradients_on(const CheckedModel& checked, const Problem& problem,
                                               DType dtype, Device device) {
   const std::shared_ptr<nn::Module> model = nn::make_model(checked.spec, checked.data, 0, dtype);
@@ -103,7 +103,13 @@ std::vector<std::vector<double>> gradients_on(const CheckedModel& checked, const
   return gradients;
 }
 
-// |a - reference| / |reference|, as norms; |a| where the reference is zero.
+//
+// a - reference
+// /
+// reference
+// , as norms;
+// a
+// if the reference is zero.
 double relative_error(const std::vector<double>& a, const std::vector<double>& reference) {
   double difference = 0;
   double size = 0;
@@ -161,7 +167,7 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
       for (std::size_t p = 0; p < found.size(); ++p) {
         const auto& [name, parameter] = parameters[p];
         const double error = relative_error(found[p], reference[p]);
-        const bool is_over = is_limited && !(error <= limit);  // a NaN is over
+        const bool is_over = is_limited && !(error <= limit);  // true for NaN
         fmt::print(out, "{:<22}{:>6}  {:<28}{:>18}{:>9.1e}{}\n", model.name, batch, name,
                    to_string(parameter.shape()), error,
                    is_over ? "  over the limit" : (is_limited ? "" : "  no limit"));

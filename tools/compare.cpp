@@ -32,8 +32,7 @@
 namespace lockstep::tools {
 namespace {
 
-// What a reader of the table has to know: devices that share cores, that have no rows, or that
-// others used too.
+// Notes below the table: devices that share cores, that get no rows, or that other processes used.
 std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
                                const std::vector<RunRow>& rows) {
   std::vector<std::string> lines{factor_note(rows), sharing_note(rows)};
@@ -48,7 +47,7 @@ std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
   return distinct;
 }
 
-// What bounds the run, the last thing that is said of it.
+// Prints the last sentence: what limits the run.
 void print_sentence(const std::vector<PlannedRow>& plan, const std::vector<RunRow>& rows,
                     std::FILE* out) {
   std::string sentence;
@@ -57,8 +56,8 @@ void print_sentence(const std::vector<PlannedRow>& plan, const std::vector<RunRo
   if (!sentence.empty()) fmt::print(out, "{}\n", wrap(sentence));
 }
 
-// Throws Error{Numeric}, with which the program exits 1, when a check of a row failed, or when a
-// row cannot be judged.
+// Throws Error{Numeric}, so that the program exits with 1, if a check of a row failed or a row
+// cannot be judged.
 void require_right_rows(const std::vector<RunRow>& rows) {
   std::size_t num_wrong = 0;
   for (const RunRow& row : rows) num_wrong += row.verdict && row.verdict->failure;
@@ -104,7 +103,7 @@ DeviceType resolve_ranks_and_type(TrainingFlags& flags) {
   resolve_ranks(flags, environment, std::nullopt);
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
-  // Which GPUs the ranks have, and so by what they talk, each group finds out by itself.
+  // Each group finds out by itself which GPUs its ranks have, and so how they talk.
   if (flags.comm.empty() && type == DeviceType::cpu) flags.comm = "own";
   return type;
 }

@@ -89,7 +89,7 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
   const std::vector<std::optional<std::size_t>> groups = list_groups(flags);
   TrainingFlags of_all = flags;
   of_all.per_device_batch.clear();
-  of_all.accumulate = 1;  // with_batch() takes it, once the row's batch is known
+  of_all.accumulate = 1;  // with_batch() applies it, once the row's batch is known
   if (flags.bitwise) {
     for (const std::size_t count : counts) read_task(of_all, count);
   }
@@ -114,7 +114,7 @@ namespace {
 
 using predict::Strategy;
 
-// In the columns of the measured rows.
+// A line in the columns of the measured rows.
 std::string line_of(const PredictedRow& row) {
   const auto ideal = static_cast<double>(row.devices);
   return fmt::format(
@@ -157,9 +157,9 @@ std::optional<PredictionTask> read_prediction(const CompareFlags& flags,
   }
   prediction.bucket_mib = training.bucket_mib;
   prediction.first_bucket_mib = training.first_bucket_mib;
-  // What is acted out are the engine's own collectives; else a machine of GPUs uses NCCL.
+  // Slow motion acts out the engine's own collectives; else a machine of GPUs uses NCCL.
   if (task.slow_motion || training.plan != "auto") prediction.own_plan = task.all_reduce_plan;
-  // Without a choice of --ranks, a single device or DataParallel: threads.
+  // Without a choice of --ranks, as with a single device or DataParallel, ranks are threads.
   prediction.ranks = predict::parse_rank_kind(training.ranks).value_or(predict::RankKind::threads);
   prediction.run.model = task.model;
   prediction.run.dataset = training.dataset;
@@ -177,11 +177,11 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
   for (const PlannedRow& planned : plan) {
     const bool is_single = planned.placement.mode == Mode::single;
     const std::size_t num_devices = planned.placement.devices.size();
-    if (num_devices == 1 && !is_single) continue;  // what one device takes is predicted already
+    if (num_devices == 1 && !is_single) continue;  // a single device is predicted already
     prediction.devices = {num_devices};
     prediction.strategies = {planned.placement.mode == Mode::ddp ? Strategy::ddp
                                                                  : Strategy::data_parallel};
-    // An epoch that --steps cuts short is as short for both.
+    // --steps cuts the predicted epoch as short as the measured one.
     prediction.run.rows_per_epoch =
         std::min(*workload.rows_per_epoch, planned.task.num_steps * planned.task.batch);
     WhatIf same_batch;

@@ -1,4 +1,4 @@
-// Which rows `compare` measures, against which baseline, and those that --predict puts beside them.
+// Plans the rows that `compare` measures, with their baselines, and those that --predict adds.
 #pragma once
 
 #include <cstdio>
@@ -22,15 +22,15 @@ struct CompareFlags {
   bool strict = false;
 };
 
-// What becomes of a row whose GPUs are not there.
+// The treatment of a row whose GPUs do not exist here.
 enum class MissingDevices { are_an_error, are_predicted };
 
 struct PlannedRow {
   DevicePlacement placement;
   TrainingTask task;
-  // Of --per-device-batch; absent where every row has the same batch.
+  // From --per-device-batch; absent if every row has the same batch.
   std::optional<std::size_t> rows_per_device;
-  bool is_missing = false;  // its devices are, so it can only be predicted
+  bool is_missing = false;  // its devices do not exist, so it can only be predicted
 };
 
 // One device first, then each mode on each number of devices, all with the batch of --batch. With
@@ -42,14 +42,14 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
                                   const std::string& device_counts, DeviceType type,
                                   MissingDevices missing = MissingDevices::are_an_error);
 
-// What is to be predicted on which machine, but for the workload; nothing without --predict.
-// Throws Error{Usage} for a --predict without a topology, for rows of more devices than that has,
-// and as predict::find_topology() does.
+// The prediction that --predict asks for, without the workload; empty without --predict.
+// Throws Error{Usage} for a --predict without a topology, for rows with more devices than the
+// topology has, and as predict::find_topology() does.
 std::optional<PredictionTask> read_prediction(const CompareFlags& flags,
                                               const std::vector<PlannedRow>& plan);
 
-// A predicted row beside each planned one, also those of devices that this machine lacks, from the
-// workload that was measured. Prints them as rows of the same table, marked "~".
+// Predicts a row for each planned one, also for devices that this machine lacks, from the measured
+// workload. Prints them as rows of the same table, marked "~".
 // Throws Error{Usage} for a model that the devices cannot hold.
 std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
                                                 const FileWorkload& workload,

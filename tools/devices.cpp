@@ -1,4 +1,4 @@
-// lockstep devices: what there is to train on, and who uses it now.
+// lockstep devices: lists the devices to train on, and who uses them now.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,7 +26,7 @@ struct DevicesFlags {
   std::string by = "memory";
 };
 
-// "2 devices, cuda:0 and on, on 1 GPU", or why none.
+// "2 devices, cuda:0 and on, on 1 GPU", or the reason for none.
 std::string cuda_text(const GpuList& list) {
   if (!list.cuda_problem.empty()) return "none: " + list.cuda_problem;
   std::size_t num_gpus = 0;
@@ -60,7 +60,7 @@ void print_devices(const GpuList& list, std::FILE* out) {
   if (!table.empty()) fmt::print(out, "\n{}", table);
 }
 
-// The ids alone on standard output, for $(...).
+// Prints only the ids on standard output, for $(...).
 void print_free(const GpuList& list, const DevicesFlags& flags) {
   const std::size_t count = require_positive("--free", flags.free);
   const PickBy by = flags.by == "memory" ? PickBy::memory : PickBy::utilization;

@@ -1,6 +1,6 @@
 // lockstep doctor -- PROGRAM ARGUMENTS: runs a program that uses the engine, and tells which
-// invariants of data-parallel training it breaks. It judges what the program's processes wrote down
-// (doctor/record), and knows nothing else of it.
+// invariants of data-parallel training it breaks. It judges only the records that the program's
+// processes write (doctor/record).
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -30,16 +30,16 @@ struct DoctorFlags {
   std::string json_path;
 };
 
-// A program that ran, with a time limit.
+// A program that ran under a time limit.
 struct Examined {
-  std::string output;          // on its standard output, the first MiB
-  std::string last_error;      // the last line on its standard error
-  int exit_code = 0;           // 128 + signal when one ended it
-  bool has_timed_out = false;  // it, and all that it had started, was killed
+  std::string output;          // its standard output, the first MiB
+  std::string last_error;      // the last line of its standard error
+  int exit_code = 0;           // 128 + signal if a signal ended it
+  bool has_timed_out = false;  // it was killed, with everything that it had started
 };
 
 // The program records itself in `folder` (LOCKSTEP_AUDIT). Both its streams go to this process's
-// standard error, so that standard output has what the doctor says alone.
+// standard error, so that standard output holds only the doctor's words.
 Examined run_examined(const std::vector<std::string>& command, const std::string& folder,
                       double timeout_seconds) {
   launch::Environment environment = launch::current_environment();
@@ -85,7 +85,7 @@ doctor::Findings judge(const doctor::Records& records, const Examined& examined,
   return findings;
 }
 
-// How the program ended, where it did not end well.
+// Says how the program ended, unless it ended well.
 std::string describe_end(const Examined& examined, double timeout_seconds) {
   if (examined.has_timed_out) {
     return fmt::format("the program did not end within {:g} s and was killed", timeout_seconds);

@@ -1,5 +1,5 @@
-// lockstep env: what a bug report needs: versions, build, machine, and who this process is in its
-// job, with the variable that each answer comes from.
+// lockstep env: prints the facts for a bug report: versions, build, machine, and this process's
+// place in its job, with the variable that each answer comes from.
 #include <fmt/format.h>
 
 #include <array>
@@ -16,7 +16,7 @@
 namespace lockstep::tools {
 namespace {
 
-// Variables that Lockstep reads, and those of launchers that say who this process is.
+// Variables that Lockstep reads, and launchers' variables that identify this process.
 constexpr std::array<const char*, 19> kVariables = {"LOCKSTEP_LOG",
                                                     "LOCKSTEP_VIRTUAL_DEVICES",
                                                     "CUDA_VISIBLE_DEVICES",
@@ -53,7 +53,7 @@ void print_machine() {
   print_line("cuda", num_gpus > 0 ? fmt::format("{} devices", num_gpus) : "no device");
 }
 
-// Where the ranks would meet, and how they would know each other.
+// Prints where the ranks would meet, and the token by which they would trust each other.
 void print_meeting(const launch::Environment& environment, const launch::RankEnvironment& rank) {
   if (rank.world_size == 1) return print_line("meeting", "none: one rank");
   const bool is_one_host = rank.hosts == launch::Hosts::one;
@@ -92,7 +92,7 @@ void run_env() {
   for (const char* name : kVariables) {
     print_line(name, launch::find_variable(environment, name).value_or("(unset)"));
   }
-  // Contradictory variables are this command's error too, after everything that can be said.
+  // Contradictory variables are an error here too, but only after everything else is printed.
   print_rank(environment, launch::rank_environment(environment));
 }
 

@@ -1,4 +1,4 @@
-// lockstep explain: what a run file says about its run, in sentences.
+// lockstep explain: explains a run file in sentences.
 #include "tools/explain/explain.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// lockstep learn: the numbered programs of the course in their order, which of them ended well
-// here, and the next one.
+// lockstep learn: lists the numbered programs of the course in their order, which of them ended
+// well here, and the next one.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// By program, the day of the last run that ended well: "2026-11-23".
+// The day of each program's last good run: "2026-11-23".
 using PassedPrograms = std::map<std::string, std::string>;
 
 std::string variable(const char* name) {
@@ -80,7 +80,7 @@ void record_pass(const fs::path& file, const std::string& program) {
   progress[program] = today();
   std::string text;
   for (const auto& [name, day] : progress) text += fmt::format("{} {}\n", name, day);
-  std::error_code ignored;  // writing says what is wrong
+  std::error_code ignored;  // writing reports the problem
   fs::create_directories(file.parent_path(), ignored);
   write_file_atomically(file, text);
 }
@@ -103,7 +103,7 @@ bool is_number(const std::string& word) {
   return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// By number, name, or what follows the number in it.
+// Finds it by number, by name, or by the part of the name after the number.
 const CourseProgram& find_program(const std::string& word) {
   const std::string number = word.size() == 1 ? "0" + word : word;
   std::vector<std::string> names;
@@ -118,7 +118,7 @@ const CourseProgram& find_program(const std::string& word) {
        names.back().substr(0, 2), did_you_mean(word, names));
 }
 
-// The first one that has not ended well here.
+// The first program that has not ended well here yet.
 const CourseProgram* next_program(const PassedPrograms& progress) {
   const auto* found = std::ranges::find_if(
       kCourse, [&](const CourseProgram& program) { return !progress.contains(program.name); });
@@ -147,7 +147,7 @@ void print_course() {
   print_next(next_program(progress));
 }
 
-// Returns the exit code; it shares this program's terminal.
+// Returns the exit code. The program shares this one's terminal.
 int run_and_wait(const fs::path& file, const CommandLine& flags) {
   std::vector<std::string> words{file.string()};
   words.insert(words.end(), flags.begin(), flags.end());
@@ -176,7 +176,7 @@ int learn(const std::string& wanted, const CommandLine& flags) {
     print_next(nullptr);
     return 0;
   }
-  // So that its "Now try" is a command that works here.
+  // So that its "Now try" prints a command that works here.
   ::setenv("LOCKSTEP_LEARN", fmt::format("lockstep learn {} --", number_of(*program)).c_str(), 1);
   const int code = run_and_wait(find_tutorial(*program), flags);
   const bool asked_for_help = std::ranges::find(flags, "--help") != flags.end();

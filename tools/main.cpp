@@ -18,7 +18,7 @@
 namespace lockstep::tools {
 namespace {
 
-// The commands that start another program, named behind "--"; `run` needs no dashes.
+// The commands that start another program after "--"; `run` needs no dashes.
 constexpr std::array<std::string_view, 3> kStarters = {"doctor", "learn", "with-devices"};
 
 }  // namespace
@@ -40,7 +40,7 @@ CommandLine words_behind_dashes(const CommandLine& command) {
 
 namespace {
 
-// One line on stderr, whatever went wrong; and before, for the launcher that started this process
+// Prints one line on stderr for any error, and first tells the launcher that started this process
 // as a rank.
 int report(const char* message, int exit_code) {
   std::fflush(stdout);
@@ -53,7 +53,7 @@ int report(const char* message, int exit_code) {
   return exit_code;
 }
 
-// The parser takes an empty value for "not given"; here it is a mistake, usually an unset shell
+// The parser takes an empty value for "not given", but it is a mistake, usually an unset shell
 // variable.
 void require_no_empty_values(const lockstep::tools::CommandLine& command) {
   for (std::size_t i = 1; i < lockstep::tools::num_own_words(command); ++i) {

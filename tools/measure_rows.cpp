@@ -27,10 +27,11 @@
 namespace lockstep::tools {
 namespace {
 
-// A row whose ranks are processes: `train --row FOLDER` finds its flags in the folder, and leaves
-// its row and its weights there. flags: those of `compare`; --trace and --dtype are the row's.
-// Throws Error that ends with the last words of the ranks, when they fail: Error{Usage} where they
-// exited with 2, else Error{Comm}.
+// Runs a row whose ranks are processes: `train --row FOLDER` finds its flags in the folder, and
+// leaves its row and its weights there. flags: those of `compare`; --trace and --dtype are the
+// row's.
+// If the ranks fail, throws an Error that ends with their last words: Error{Usage} if they exited
+// with 2, else Error{Comm}.
 RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, std::size_t batch) {
   const TemporaryFolder temporary("compare");
   const RowFolder folder{temporary.path()};
@@ -45,7 +46,7 @@ RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, st
   const std::vector<std::string> command{this_program(), "train", "--row", folder.path};
   launch::StartedProcess training =
       launch::start_process(command[0], command, launch::current_environment());
-  LastLine last_words;  // what goes to stdout is the row's own and is dropped
+  LastLine last_words;  // stdout only repeats the row, so it is dropped
   read_child(training, std::numeric_limits<double>::infinity(),
              [&](ChildStream stream, std::string_view piece) {
                if (stream == ChildStream::err) last_words.add(piece);
@@ -66,7 +67,7 @@ RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, st
 
 constexpr double kFirstWarmUpSeconds = 0.3;
 
-// All devices of the row are this process's own.
+// Runs a row whose devices all belong to this process.
 RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,
                     TrainingObserver observer, double warm_up_seconds) {
   const DevicePlacement& placement = planned.placement;
@@ -85,7 +86,7 @@ RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,
   return row;
 }
 
-// One device of the kind that the row is on.
+// One device of the row's kind.
 DevicePlacement single_placement(const PlannedRow& planned) {
   return {Mode::single, {Device{planned.placement.devices[0].type, 0}}};
 }
@@ -102,8 +103,8 @@ RunRow run_row(const PlannedRow& planned, const TrainingFlags& flags,
   return row;
 }
 
-// Runs that no row shows, with all cores, since their time does not count: what one device makes of
-// the batches of a row, where its baseline has other ones; and rows in another precision.
+// Makes runs that no row shows: one device with the batches of a row whose baseline has others, and
+// rows in another precision. They use all cores, because their time does not count.
 class Repeater {
  public:
   Repeater(const TrainingFlags& flags, TrainingObserver observer)
@@ -210,7 +211,7 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
   const TableWidth width = flags.wide ? TableWidth::wide : TableWidth::terminal;
   auto warn = warn_of_explosion(plan[0].task.data->train.num_classes);  // once for all rows
   TrainingObserver observer;
-  // Where rows are judged, an explosion is told by the verdict.
+  // If rows are judged, the verdict tells of an explosion.
   if (plan[0].task.sampler == Sampler::torch) observer.on_loss = std::ref(warn);
   observer.checks = Checks::on;
   Repeater repeater(flags.training, observer);
@@ -226,7 +227,7 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
     progress.begin_row();
     TrainingFlags of_row = flags.training;
     if (&planned != &plan.back()) of_row.trace_path.clear();  // the timeline is the last row's
-    // The first row is what all others are compared with, and finds a cold machine.
+    // All other rows are compared with the first, which finds a cold machine, so it is warmed up.
     rows.push_back(run_row(planned, of_row, observer, rows.empty() ? kFirstWarmUpSeconds : 0));
     if (is_single) repeater.add(rows.back());
     const TrainingResult& single = repeater.single_for(planned);

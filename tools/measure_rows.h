@@ -10,15 +10,15 @@
 
 namespace lockstep::tools {
 
-// Whether the ranks of the row are processes, which leave their own timeline.
+// True if the row's ranks are processes, which write their own timeline.
 bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement);
 
-// Trains once in every way, and compares with one device; prints a table, each line as soon as it
-// is known. The last row of this process is still recorded (engine/trace).
+// Trains each row, compares it with one device, and prints it in a table as soon as it is known. On
+// return the last row that ran in this process is still recorded (engine/trace).
 std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
                                  std::FILE* out);
 
-// --explain-drift: all rows once more in float64, beside the drift that was found.
+// --explain-drift: trains all rows again in float64, and prints the drift of both precisions.
 void explain_drift(const std::vector<PlannedRow>& plan, const TrainingFlags& flags,
                    const std::vector<RunRow>& rows, std::FILE* out);
 

@@ -1,5 +1,5 @@
-// lockstep plan: prints a plan before anything runs. It is the value that the engine runs, the
-// predictor charges and the diagrams in docs/images draw.
+// lockstep plan: prints a plan before anything runs. The engine runs this value, the predictor
+// charges it, and the diagrams in docs/images draw it.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// lockstep predict: step and epoch times on devices that are not here, from a run's workload or
-// from the size of a net and its step on one of them; and times of all-reduces.
+// lockstep predict: predicts step and epoch times on other devices, from a run's workload or from
+// the size of a net and its step on one device; and times of all-reduces.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -25,7 +25,7 @@ namespace lockstep::tools {
 namespace {
 
 constexpr double kMaxBucketMib = 1e6;
-constexpr std::size_t kNetSamples = 1'000'000;  // of an epoch, where no data set is known
+constexpr std::size_t kNetSamples = 1'000'000;  // of an epoch, if no data set is known
 constexpr int kMaxBatch = 1'000'000'000;
 constexpr double kMaxStepSeconds = 1e6;
 
@@ -37,7 +37,7 @@ struct PredictFlags {
   std::optional<int> batch_per_gpu;
   std::string topology, json_path, trace_path;
   std::string devices = "1,2,4,8";
-  std::vector<std::string> strategies;  // empty: ddp, and dp where one host has the devices
+  std::vector<std::string> strategies;  // empty: ddp, and dp if one host has the devices
   std::vector<std::string> what_if;
   std::string plan;
   std::string ranks = "threads";
@@ -145,7 +145,7 @@ PredictionTask read_task(const PredictFlags& flags) {
   return task;
 }
 
-// Where the times of kernels are from.
+// Says where the times of kernels come from.
 std::string source_of_compute(const PredictionTask& task) {
   const predict::DeviceProfile& device = task.topology.device;
   if (task.net && task.net->step_seconds) {
@@ -184,7 +184,7 @@ void print_head(const PredictionTask& task, std::FILE* out) {
   fmt::print(out, "{}\n\n", wrap("compute: " + source_of_compute(task)));
 }
 
-// dp has no rows on several hosts; who asks for it there gets an error.
+// Says why dp has no rows on several hosts; asking for it there is an error.
 void print_left_out(const PredictFlags& flags, const PredictionTask& task, std::FILE* out) {
   if (!flags.strategies.empty() || task.strategies.size() > 1 || task.net) return;
   fmt::print(out, "{}\n\n",
@@ -192,7 +192,7 @@ void print_left_out(const PredictFlags& flags, const PredictionTask& task, std::
                               task.topology.gpus_per_host())));
 }
 
-// config of the run file: every flag, resolved.
+// The config of the run file: every flag, resolved.
 nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTask& task,
                                    const std::vector<WhatIf>& changes) {
   nlohmann::ordered_json json{{"topology", task.topology.name},
@@ -239,7 +239,7 @@ void print_group_head(const PredictionTask& task, const WhatIf& change, std::FIL
                               batch_of(task, change))));
 }
 
-// A sentence for each strategy; rows: without any change.
+// Prints a sentence for each strategy. rows: those without a change.
 void print_sentences(const PredictionTask& task, const std::vector<PredictedRow>& rows,
                      std::FILE* out) {
   for (const predict::Strategy strategy : task.strategies) {

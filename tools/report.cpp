@@ -1,4 +1,4 @@
-// lockstep report: run files as one HTML page.
+// lockstep report: shows run files as one HTML page.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,7 +21,7 @@ struct ReportFlags {
   page::NamedFiles named;
 };
 
-// A file that the page is made of must not be replaced by it.
+// The page must not replace a file that it is made from.
 void require_other_file(const ReportFlags& flags, std::vector<std::string> inputs) {
   for (const std::string& path : {flags.named.trace, flags.named.log}) {
     if (!path.empty()) inputs.push_back(path);

@@ -1,5 +1,5 @@
 // lockstep run [flags] -- PROGRAM ARGUMENTS: starts the ranks of a job on this machine, with
-// torchrun's flags and torchrun's environment variables.
+// torchrun's flags and environment variables.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ namespace lockstep::tools {
 namespace {
 
 // On one machine the launcher makes the secret. Several launchers cannot agree on one by
-// themselves; where all of them run here, the ranks meet on the loopback and go without.
+// themselves; if all of them run here, the ranks meet on the loopback and need none.
 void set_token(launch::LaunchOptions& options) {
   if (launch::find_token(options.environment)) return;
   if (options.num_nodes == 1) {
@@ -34,7 +34,7 @@ void set_token(launch::LaunchOptions& options) {
           options.num_nodes);
 }
 
-// The ranks would share one input, of which each would get some part; so they get none.
+// Ranks would each read a part of the shared input, so they get none.
 void warn_of_unread_input() {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   struct stat status {};
@@ -50,7 +50,7 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
   require(!command.empty(), ErrorCode::Usage, "run",
           "say what to run: lockstep run --nproc-per-node 4 -- PROGRAM ARGUMENTS");
   launch::LaunchOptions options = group_options(flags, command);
-  // Held until the end, so that nobody else gets a port that was free.
+  // Held until the end, so that no other process gets the port.
   std::optional<launch::PortReservation> port;
   const bool is_one_machine = options.num_nodes == 1;
   const int wanted = flags.standalone ? 0 : options.master_port;  // 0: any
@@ -62,7 +62,7 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
   set_token(options);
   warn_of_unread_input();
   if (has_logs(options)) {
-    launch::find_program(options.command[0], options.environment);  // without one no folder is made
+    launch::find_program(options.command[0], options.environment);  // before a folder is made
     options.log_folder = make_log_folder(flags);
     fmt::print(stderr, "lockstep: [run] logs: {}\n", options.log_folder);
   }

@@ -1,4 +1,4 @@
-// lockstep sample: lets a trained GPT go on with a text.
+// lockstep sample: lets a trained GPT continue a text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct SampleFlags {
   std::string vocab_dir;
   std::string prompt;
   int num_tokens = 200;
-  // nanoGPT's.
+  // nanoGPT's defaults.
   double temperature = 0.8;
   int top_k = 200;
   std::uint64_t seed = 0;
@@ -45,7 +45,7 @@ std::string find(const checkpoint::Metadata& metadata, const char* key) {
   return found == metadata.end() ? std::string() : found->second;
 }
 
-// The word of the model that the file holds; shapes don't say how many heads there are.
+// The model's word in the file; shapes alone do not tell the number of heads.
 std::string model_word(const SampleFlags& flags, const checkpoint::Metadata& metadata) {
   const std::string word = flags.model.empty() ? find(metadata, kModelKey) : flags.model;
   require(!word.empty(), ErrorCode::Usage, "sample",
@@ -76,7 +76,7 @@ std::unique_ptr<datasets::Tokenizer> make_tokenizer(const SampleFlags& flags,
   return std::make_unique<datasets::Characters>(characters, flags.init_path);
 }
 
-// The GPT with the file's weights. num_tokens: of the tokenizer.
+// The GPT with the file's weights. num_tokens: the size of the tokenizer.
 std::shared_ptr<nn::Module> load_model(const SampleFlags& flags, const std::string& word,
                                        std::size_t num_tokens, Device device) {
   const nn::ModelSpec spec = nn::parse_model(word);
@@ -99,7 +99,7 @@ std::shared_ptr<nn::Module> load_model(const SampleFlags& flags, const std::stri
   }
 }
 
-// Draws among the top_k likeliest, by softmax(logits / temperature); at 0 it takes the likeliest.
+// Draws among the top_k likeliest by softmax(logits / temperature); at 0 it takes the likeliest.
 std::size_t draw(const std::vector<float>& logits, const SampleFlags& flags, Rng& rng) {
   std::vector<std::size_t> tokens(logits.size());
   std::iota(tokens.begin(), tokens.end(), 0U);
@@ -136,7 +136,7 @@ void run_sample(const SampleFlags& flags) {
   datasets::Tokens tokens = tokenizer->encode(flags.prompt, "--prompt");
   const auto model = load_model(flags, word, tokenizer->size(), device);
 
-  // Each token costs a forward pass of the whole window: keys and values are not kept.
+  // Each token costs a forward pass of the whole window, because keys and values are not kept.
   const NoGradScope no_grad;
   Rng rng(flags.seed);
   print_now(flags.prompt);

@@ -1,4 +1,5 @@
-// lockstep train: one training run, on one device or several, whose ranks are threads or processes.
+// lockstep train: runs one training, on one device or several, whose ranks are threads or
+// processes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ DevicePlacement placement_of(int num_ranks, DeviceType type) {
   return placement;
 }
 
-// The ranks' devices on this host, so that it shows which share a GPU; on the CPU the rank's own.
+// The ranks' devices on this host, which show who shares a GPU; on the CPU only the rank's own.
 std::vector<Device> devices_here(const RankJob& rank) {
   if (rank.device.type == DeviceType::cpu) return {rank.device};
   std::vector<Device> devices;
@@ -49,7 +50,7 @@ std::vector<Device> devices_here(const RankJob& rank) {
   return devices;
 }
 
-// Ranks of one job that share a GPU are strangers to NVML, so it cannot tell who disturbs whom.
+// NVML does not know that ranks of one job belong together, so with a shared GPU it cannot tell.
 std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict) {
   const bool is_sharing = job.num_physical_devices < job.devices.size();
   const bool is_gpu = job.devices[0].type == DeviceType::cuda;
@@ -91,13 +92,13 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   report_training(flags, command, task, row, job.recording, rank.device);
 }
 
-// Looks at the flags, then starts --devices ranks. Returns the exit code.
+// Checks the flags, then starts --devices ranks. Returns the exit code.
 int start_training_ranks(const TrainingFlags& flags, const CommandLine& command) {
   const int num_ranks = flags.devices.value_or(1);
   require(num_ranks >= 1 && num_ranks <= launch::kMaxWorldSize, ErrorCode::Usage, "--devices",
           "expected 1 to {} processes, found {}", launch::kMaxWorldSize, num_ranks);
   require_fitting_processes(flags, num_ranks);
-  // Every rank would find these mistakes; so they are said once.
+  // Every rank would report these mistakes, so they are reported once, here.
   require_startable(flags, flags);
   require_effects({flags, {Mode::ddp}, resolve_device_type(flags)});
   read_task(flags, static_cast<std::size_t>(num_ranks));
@@ -105,7 +106,7 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   return start_ranks(flags, command, num_ranks);
 }
 
-// Trains as a rank. Rank 0 prints and writes what `train` does with threads.
+// Trains as a rank. Rank 0 prints and writes the same as `train` with threads.
 void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& environment,
                    const CommandLine& command) {
   name_rank_in_errors(environment, [&] {
@@ -129,7 +130,7 @@ Mode parse_mode(const TrainingFlags& flags, std::size_t num_devices) {
   return Mode::single;
 }
 
-// All devices are this process's own.
+// Trains on devices that all belong to this process.
 void train_here(const TrainingFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
@@ -161,7 +162,7 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
 int run_train(TrainingFlags flags, const CommandLine& command) {
   const launch::RankEnvironment environment =
       launch::rank_environment(launch::current_environment());
-  // Bitwise sums follow a plan of their own.
+  // Bitwise sums have a plan of their own.
   if (flags.bitwise && flags.comm.empty()) flags.comm = "own";
   switch (resolve_ranks(flags, environment, flags.devices)) {
     case Ranks::threads:
@@ -188,7 +189,7 @@ void add_train_command(Command& program, const CommandLine& command, int& exit_c
   auto flags = std::make_shared<TrainingFlags>();
   Command train = program.add_command("train", "Train a model on one device or several");
   add_training_flags(train, *flags);
-  // A row of `compare`, which has judged its flags: not each need have an effect in every row.
+  // `compare` has judged the flags of its rows: not every flag must have an effect in every row.
   train.add_option("--row", flags->row_folder, "").hidden();
   train.on_run([flags, train, command, &exit_code] {
     if (flags->row_folder.empty()) {

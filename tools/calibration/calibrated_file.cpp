@@ -18,12 +18,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kSmallBytes = 16 << 10;  // at which latency counts
-constexpr double kLargeBytes = 4 << 20;   // at which bandwidth does
+constexpr double kSmallBytes = 16 << 10;  // a size at which latency counts
+constexpr double kLargeBytes = 4 << 20;   // a size at which bandwidth counts
 constexpr double kMostBytesPerSecond = 1e13;
 constexpr double kLeastBytesPerSecond = 1e6;
 
-// The best rate of any layer, 2 operations a multiplication.
+// The best rate of any layer, counting 2 operations per multiplication.
 double peak_flops(const predict::LayerGrid& forward) {
   double best = 0;
   std::size_t i = 0;
@@ -45,7 +45,7 @@ double peak_traffic(const predict::Curve& traffic) {
   return best;
 }
 
-// The value between two bounds for which charged() falls to what was measured, by halving on a
+// Finds the value between two bounds at which charged() equals the measured time, by bisection on a
 // logarithmic scale. REQUIRES: charged falls.
 template <typename Charged>
 double solve(double low, double high, double measured, const Charged& charged) {
@@ -65,7 +65,7 @@ void fit_links(predict::Topology& topology, const predict::Curve& measured) {
   const auto set_latency = [&](double seconds) {
     for (predict::Link& link : topology.links) link.latency_seconds = seconds;
   };
-  for (int i = 0; i < 4; ++i) {  // each a little of the other
+  for (int i = 0; i < 4; ++i) {  // each fit depends a little on the other
     const double bandwidth =
         solve(kLeastBytesPerSecond, kMostBytesPerSecond, measured.at(kLargeBytes), [&](double b) {
           for (predict::Link& link : topology.links) link.bytes_per_second = b;

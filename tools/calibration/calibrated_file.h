@@ -1,4 +1,4 @@
-// A calibration as a topology's file (docs/prediction.md).
+// Writes a calibration as a topology file (docs/prediction.md).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,16 +8,16 @@
 
 namespace lockstep::tools {
 
-// The topology of num_devices devices of this host's CPU that share its memory, all of whose
-// figures follow from what was measured. The links are such that they charge for the engine's own
-// all-reduce by threads, at a small and at a large size, what that took.
+// The topology of num_devices devices of this host's CPU that share its memory, with all figures
+// derived from the measurements. Its links are fitted so that the engine's own all-reduce by
+// threads is charged what it took, at a small and at a large size.
 predict::Topology calibrated_topology(const predict::MeasuredMachine& measured,
                                       std::size_t num_devices);
 
-// As parse_topology() reads it.
+// The JSON that parse_topology() reads.
 nlohmann::ordered_json topology_json(const predict::Topology& topology);
 
-// A curve as the file has it, and as ranks hand it on.
+// A curve as JSON, for the file and between ranks.
 nlohmann::ordered_json curve_json(const predict::Curve& curve);
 
 }  // namespace lockstep::tools

@@ -15,20 +15,21 @@
 namespace lockstep::tools {
 namespace {
 
-// Rows matter most: a shard has so many times fewer.
+// The number of rows matters most, because a shard has fewer of them than the batch.
 constexpr double kMostRows = 4096;
 constexpr double kFewestRows = 4;
-// Rows of a multiple of 4 KiB fall on the same lines of a first-level cache and take a tenth longer
-// (1016 inputs are as fast as any others), and powers of two are what people choose.
+// Rows of a multiple of 4 KiB fall on the same lines of a first-level cache and take a tenth
+// longer; 1016 inputs are as fast as any other number. Powers of two are what people choose.
 const std::vector<double> kInputs = {8, 64, 256, 512, 1016, 1024, 2048};
 const std::vector<double> kOutputs = {8, 16, 64, 128, 256, 512, 1024, 2048};
-// A layer of more multiplications is not timed but taken in proportion from the one of fewer rows.
+// A layer with more multiplications is not timed: its time is scaled from the layer with fewer
+// rows.
 constexpr double kMostProducts = 3e8;
-// Each is timed in turn with another one like it, with parameters of its own: a net's caches hold
-// about what its two largest layers need.
+// Each layer is timed in turn with another one like it that has its own parameters, because a net's
+// caches hold about what its two largest layers need.
 constexpr std::size_t kLayersOfANet = 2;
 
-// Rows of a batch come from a data set that no cache holds, in any order.
+// A batch's rows come in random order from a data set that no cache can hold.
 constexpr std::size_t kDataSetBytes = std::size_t{64} << 20;
 constexpr std::size_t kDataSetRowBytes = 1 << 10;
 constexpr double kFewestBatchBytes = 4 << 10;
@@ -40,7 +41,7 @@ constexpr double kMostLogits = 1 << 18;
 
 constexpr double kFewestBytes = 192;
 constexpr double kMostBytes = 192 << 20;
-constexpr double kTrafficStep = 2;  // caches end between two sizes
+constexpr double kTrafficStep = 2;  // the caches' sizes lie between these
 constexpr double kBatchStep = 2;
 constexpr double kLogitsStep = 4;
 
@@ -50,7 +51,7 @@ LayerTime time_layer(const std::array<double, 3>& shape, RequiresGrad input, Dev
   const auto values = [&](double num_rows, double num_columns) {
     return Tensor::full({size(num_rows), size(num_columns)}, 0.01, DType::float32, device);
   };
-  // A layer's input is what has just been computed.
+  // The input is in the cache, like one that the layer before has just computed.
   const Tensor x = values(rows, inputs);
   std::vector<LayerTensors> layers;
   for (std::size_t i = 0; i < kLayersOfANet; ++i) {
@@ -70,7 +71,7 @@ Times time_traffic(double num_bytes, Device device) {
   return time_repeatedly([&] { y.backend().axpy(y.stream(), 2, x.view(), y.view()); });
 }
 
-// Gathers other rows each time, as in training.
+// Gathers different rows each time, as training does.
 Times time_batch(const Tensor& data_set, std::size_t num_rows) {
   Rng rng(0);
   std::vector<std::int64_t> rows(num_rows);
@@ -88,8 +89,8 @@ Times time_batch(const Tensor& data_set, std::size_t num_rows) {
   });
 }
 
-// What a step of the training loop takes beside its kernels, of a net so small that the batch is
-// nothing.
+// The time of a training step besides its kernels, measured with a net so small that its batch
+// costs nothing.
 double time_loop() {
   TrainingFlags flags;
   flags.dataset = "synthetic:4096x8x2";
@@ -110,7 +111,7 @@ double geometric_mean(const std::vector<double>& values) {
   return std::exp(sum / static_cast<double>(values.size()));
 }
 
-// Times work() on each device while all devices do it: the median of several times.
+// Times work() on each device while all devices run it; returns the median of several runs.
 std::vector<double> time_together(std::size_t num_devices,
                                   const std::function<double(Device)>& work) {
   constexpr int kTimes = 5;
@@ -142,7 +143,7 @@ void measure_layers(Measurement& measurement) {
   for (predict::LayerGrid* grid : grids) {
     *grid = {{rows, all_inputs, all_outputs}, std::vector<double>(rows.size() * num_layers)};
   }
-  // A layer's rows right after each other: what counts most is how their times relate.
+  // A layer's rows are timed right after each other, because the ratios of their times matter most.
   for (std::size_t layer = 0; layer < num_layers; ++layer) {
     const double inputs = all_inputs[layer / all_outputs.size()];
     const double outputs = all_outputs[layer % all_outputs.size()];

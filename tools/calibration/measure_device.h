@@ -1,5 +1,5 @@
-// Times one CPU device by itself and beside others: the half of a calibration that needs no
-// communication. The threads of each device are set (runtime/logical_device.h).
+// Times one CPU device, alone and with others at work: the half of a calibration that needs no
+// communication. REQUIRES: the threads of each device are set (runtime/logical_device.h).
 #pragma once
 
 #include "tools/calibration/measurement.h"

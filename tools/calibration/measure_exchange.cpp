@@ -81,9 +81,9 @@ AllReduceTimes measure_all_reduces(comm::Communicator& communicator, Device devi
     };
     std::vector<double> waits, extras;
     const int rounds = bytes > kManyBytes ? kRoundsOfManyBytes : kRounds;
-    // A step with an all-reduce, then one without. The cache lines that other ranks have touched
-    // are missed by the update of the first and when the second writes its gradient: the same work
-    // of the other step is what they take anyway.
+    // Each round makes a step with an all-reduce, then one without. Cache lines that other ranks
+    // have touched cost time in the first step's update, and when the second step writes its
+    // gradient. The same work in the other step shows what it takes without that.
     for (int round = -2; round < rounds; ++round) {  // two to warm up
       communicator.barrier().wait();
       double extra = -seconds_of(write_gradient);
@@ -94,7 +94,8 @@ AllReduceTimes measure_all_reduces(comm::Communicator& communicator, Device devi
       extra += seconds_of(write_gradient);
       compute();
       extra -= seconds_of(update);
-      // The slower rank's: what the faster one waits for it is deviation, which a prediction adds.
+      // The slower rank waits less. The faster one's extra wait is deviation, which a prediction
+      // adds.
       const double last_wait = comm::reduce_number(wait, comm::ReduceOp::min, communicator, device);
       if (round < 0) continue;
       waits.push_back(last_wait);
@@ -132,7 +133,7 @@ predict::Interference measure_overlap(comm::Communicator& communicator, Device d
     compute.push_back(std::min(1.0, count * alone / both));
     comm.push_back(std::min(1.0, all_reduces.at(static_cast<double>(kManyBytes)) / both));
   }
-  // So that no work takes for ever.
+  // A smaller share would make predicted work last forever.
   constexpr double kLeast = 0.05;
   return {std::max(kLeast, median(std::move(compute))), std::max(kLeast, median(std::move(comm)))};
 }

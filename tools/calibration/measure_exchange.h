@@ -1,5 +1,5 @@
-// Times what all-reduces cost the ranks of a DDP step: the half of a calibration that needs
-// several.
+// Times the cost of all-reduces to the ranks of a DDP step: the half of a calibration that needs
+// several ranks.
 #pragma once
 
 #include <vector>
@@ -15,19 +15,19 @@ struct AllReduceTimes {
 };
 
 // Every rank calls it alike, with a device of its own. In each round a rank writes gradients and
-// computes, as a backward pass does, launches an all-reduce, waits for it and reads the gradients,
-// as an optimizer does. The median, by bytes, of that wait, which holds what waking threads up and
-// waiting for a slower rank cost, and of what writing and reading take longer than once more: that
-// is for the cache lines that the other ranks have touched.
+// computes like a backward pass, launches an all-reduce, waits for it, and reads the gradients like
+// an optimizer. The times, by bytes, are the medians of that wait, which includes waking threads up
+// and waiting for a slower rank, plus the extra time of writing and reading because other ranks
+// have touched the cache lines.
 AllReduceTimes measure_all_reduces(comm::Communicator& communicator, Device device, bool is_fast);
 
-// The share of their speed that layers and an all-reduce keep while both are under way;
-// all_reduces: the times of all-reduces by themselves.
+// The share of their speed that layers and an all-reduce keep while both run; all_reduces: the
+// times of all-reduces alone.
 predict::Interference measure_overlap(comm::Communicator& communicator, Device device,
                                       const predict::Curve& all_reduces);
 
-// The standard deviation of the ranks' times for the same computation, as a share of the time: the
-// one that makes the slowest of so many ranks as late as it was in the median round.
+// The standard deviation of the ranks' times for the same computation, as a share of the time. It
+// is the deviation that makes the slowest of so many ranks as late as it was in the median round.
 double measure_deviation(comm::Communicator& communicator, Device device);
 
 }  // namespace lockstep::tools

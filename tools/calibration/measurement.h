@@ -1,4 +1,4 @@
-// The results of `lockstep calibrate`, as its parts measure them.
+// The results of `lockstep calibrate`, to which its parts add.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct Measurement {
   bool is_fast = false;  // few sizes
   predict::MeasuredMachine machine;
 
-  // How far repeats of the same work differ: their interquartile range as a share of the median,
+  // How much repeats of the same work differ: their interquartile range as a share of the median,
   // one number per size.
   std::vector<double> layer_spreads;
   std::vector<double> copy_spreads;  // memory traffic and the rows of batches

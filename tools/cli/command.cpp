@@ -14,7 +14,7 @@
 namespace lockstep::tools {
 namespace {
 
-// CLI11 alone would take -1 and numbers of more than 64 bits for other numbers.
+// CLI11 alone would misread -1 and numbers of more than 64 bits.
 std::string whole_number(const std::string& text) {
   std::uint64_t number = 0;
   const char* const end = text.data() + text.size();
@@ -23,7 +23,7 @@ std::string whole_number(const std::string& text) {
   return fmt::format("expected a whole number from 0 to 2^64 - 1, found '{}'", text);
 }
 
-// The command that the words name, as far as they name one.
+// The command that the words name, as far as they go.
 const CLI::App& named_command(const CLI::App& program) {
   const CLI::App* command = &program;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
@@ -45,7 +45,7 @@ std::vector<std::string> names_of_flags(const CLI::App& command) {
   return names;
 }
 
-// "unknown flag '--devces'; did you mean '--devices'?", of the first word that nobody takes.
+// "unknown flag '--devces'; did you mean '--devices'?", for the first word that no command takes.
 std::string describe_unknown(const std::vector<std::string>& unknown, const CLI::App& command) {
   const std::string& first = unknown.front();
   const std::vector<std::string> commands = names_of_commands(command);
@@ -61,8 +61,8 @@ std::string describe_unknown(const std::vector<std::string>& unknown, const CLI:
                      fmt::join(unknown, " "));
 }
 
-// What is wrong with the words: the problem that CLI11 names, but for commands that are missing and
-// words that nobody takes.
+// Says what is wrong with the words: CLI11's problem, unless a command is missing or a word is
+// unknown.
 std::string describe(std::string problem, const CLI::App& program) {
   const CLI::App& command = named_command(program);
   const std::vector<std::string> unknown = program.remaining(true);
@@ -190,11 +190,11 @@ Program::Program(const std::string& name, const std::string& version,
 Program::~Program() = default;
 
 std::string Program::parse(std::vector<std::string> words) {
-  std::ranges::reverse(words);  // as CLI11 takes them
+  std::ranges::reverse(words);  // CLI11 takes them in reverse
   try {
     app_->parse(std::move(words));
   } catch (const CLI::Success& help) {
-    // `lockstep tarin --help` is a mistake, and the help of the whole program no answer to it.
+    // `lockstep tarin --help` is a mistake, so the help of the whole program is no answer.
     if (!app_->remaining(true).empty()) return describe("", *app_);
     app_->exit(help);
   } catch (const CLI::ParseError& error) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kUnits = {"", "K", "M", "G", "T"};
 
-// The number that text begins with; takes it off. False when there is none or it is too large.
+// Takes the number off the beginning of text. Returns false if there is none or it is too large.
 bool take_number(std::string_view& text, std::size_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{}) return false;

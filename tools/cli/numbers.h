@@ -1,4 +1,5 @@
-// Words of the command line as numbers. Each throws Error{Usage} that names the flag and the word.
+// Reads numbers from the command line. Each function throws Error{Usage} that names the flag and
+// the word.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +14,10 @@ std::vector<std::size_t> parse_list(std::string_view flag, std::string_view text
 // "16K" as 16384. Units K, M, G and T, each also as in KB and KiB, are powers of 1024.
 std::size_t parse_bytes(std::string_view flag, std::string_view text);
 
-// "2.5" as 2.5: finite. expected: what the error says was asked for, "a factor such as 40".
+// "2.5" as 2.5: finite. expected: the error's words for it, such as "a factor such as 40".
 double parse_number(std::string_view flag, std::string_view text, std::string_view expected);
 
-// Returns a value that is at least 1, or at least 0, or positive, and finite.
+// Each returns the value if it is in range (at least 1, at least 0, positive) and finite.
 std::size_t require_positive(std::string_view flag, int value);
 double require_not_negative(std::string_view flag, double value);
 double require_positive(std::string_view flag, double value);

@@ -22,7 +22,7 @@ void require_writable(const OutputPath& output) {
   try {
     check_writable(output.path);
   } catch (const Error& error) {
-    // The flag says more than the operation "[save]" that found it out.
+    // The flag tells the user more than the operation "[save]".
     throw Error(error.code(), output.flag, error.message());
   }
 }
@@ -43,7 +43,8 @@ void require_writable(const std::vector<OutputPath>& outputs) {
   }
 }
 
-// A handler, since exec resets it; SIG_IGN would be inherited.
+// The signal gets a handler and not SIG_IGN, which started programs would inherit: exec resets
+// handlers.
 void survive_file_size_limit() {
   struct sigaction action {};
   action.sa_handler = [](int) {};

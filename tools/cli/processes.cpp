@@ -18,12 +18,12 @@ namespace {
 
 constexpr int kPollMilliseconds = 20;
 
-// Takes what there is to read now. Returns false when take() stops.
+// Reads the output that is there now. Returns false if take() stops it.
 bool drain(FileDescriptor& end, ChildStream stream, const TakeOutput& take) {
   std::array<char, 1 << 16> bytes;
   while (end.is_open()) {
     const ssize_t count = ::read(end.descriptor(), bytes.data(), bytes.size());
-    if (count < 0) return true;  // nothing now
+    if (count < 0) return true;  // nothing there now
     if (count == 0) {
       end.close();
     } else if (!take(stream, {bytes.data(), static_cast<std::size_t>(count)})) {
@@ -53,7 +53,7 @@ void become(const char* operation, std::vector<std::string> words) {
 ChildEnd read_child(launch::StartedProcess& process, double seconds, const TakeOutput& take) {
   const runtime::Deadline deadline = runtime::deadline_after(seconds);
   for (;;) {
-    const bool is_over = has_ended(process.id);  // first: then all that it wrote is read below
+    const bool is_over = has_ended(process.id);  // asked before its output is read
     if (!drain(process.out, ChildStream::out, take) ||
         !drain(process.err, ChildStream::err, take)) {
       return ChildEnd::stopped;

@@ -1,4 +1,4 @@
-// Other programs: taking this process's place, or children whose output is read.
+// Runs other programs: in place of this process, or as children whose output is read.
 #pragma once
 
 #include <functional>
@@ -10,24 +10,24 @@
 
 namespace lockstep::tools {
 
-// The command replaces this program. Throws Error{Io}, tagged with the operation, when it cannot be
+// Replaces this program by the command. Throws Error{Io}, tagged with the operation, if it cannot
 // run.
 [[noreturn]] void become(const char* operation, std::vector<std::string> words);
 
 enum class ChildEnd { exited, out_of_time, stopped };
 enum class ChildStream { out, err };
 
-// Takes a piece of what the child printed; returns whether to go on.
+// Takes a piece of the child's output; returns true to go on.
 using TakeOutput = std::function<bool(ChildStream, std::string_view)>;
 
-// Reads until the process has ended (it is not reaped: waitpid does that), until so many seconds
-// are over, or until take() stops it. Whatever it had started may still run.
+// Reads until the process has ended (waitpid has yet to reap it), the time is up, or take() stops
+// it. Processes that it has started may still run.
 ChildEnd read_child(launch::StartedProcess& process, double seconds, const TakeOutput& take);
 
-// Waits for a child: its exit code, or 128 + the signal that ended it.
+// Waits for a child and returns its exit code, or 128 + the signal that ended it.
 int reap(pid_t child);
 
-// The last line of a stream that has letters in it.
+// Keeps the last line of a stream that contains letters.
 class LastLine {
  public:
   void add(std::string_view piece);

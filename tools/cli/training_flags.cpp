@@ -15,7 +15,7 @@ namespace lockstep::tools {
 namespace {
 
 using F = TrainingFlags;
-using Value = nlohmann::json;  // in the run file
+using Value = nlohmann::json;  // as in the run file
 constexpr auto kTrain = FlagRules::Commands::train;
 constexpr auto kEachItsOwn = FlagRules::Ranks::each_its_own;
 
@@ -27,7 +27,7 @@ Value transport(const F& flags, const TrainingTask&) {
   return flags.transport == "auto" && flags.ranks == "threads" ? "thread" : flags.transport;
 }
 
-// The first of them: `train` takes but one.
+// `train` takes only one, so the first is the one.
 Value per_device_batch(const F& flags, const TrainingTask&) {
   if (flags.per_device_batch.empty()) return {};
   return parse_list("--per-device-batch", flags.per_device_batch).front();
@@ -101,7 +101,8 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          "float32, or bf16: products and attention take bfloat16 factors; their sums, weights, "
          "loss and optimizer stay float32 (CPUs only imitate it)",
          {.one_of = {"float32", "bf16"}, .excludes = "--matmul-precision", .idle = {kWithFloat64}}),
-    // Before --comm, which it may choose: of what ranks have differently, the first is named.
+    // It stands before --comm, which it may choose: an error names the first flag that differs by
+    // rank.
     flag("--bitwise", &F::bitwise, "the same bits on 1, 2, 4 and 8 devices, but slower"),
     flag("--sync-batch-norm", &F::sync_batch_norm, "let batch norm use the rows of all devices"),
     flag("--ranks", &F::ranks, "ranks are threads (default) or processes (always under a launcher)",
@@ -239,7 +240,7 @@ Flag add_value(Command& command, const TrainingFlag& flag, Value& value) {
   }
 }
 
-// Of RankFlags, which have few of the members, only these.
+// Adds the flag, unless Flags is RankFlags and lacks the member.
 template <typename Flags>
 void add(Command& command, const TrainingFlag& flag, Flags& flags) {
   const auto add_member = [&](auto member) {

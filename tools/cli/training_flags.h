@@ -1,6 +1,7 @@
-// The flags that train and compare share, and their defaults. Each stands once in a table, of which
-// all else is made: parsing and --help, flags without an effect, the run file, what ranks must have
-// alike, and the flags of a row of `compare` that other processes train.
+// The flags that train and compare share, and their defaults. Each stands once, in a table, from
+// which everything else is made: parsing and --help, the check for flags without an effect, the run
+// file, the settings that ranks must share, and the flags of a row of `compare` that other
+// processes train.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace lockstep::tools {
 
 class Command;  // tools/cli/command.h
 
-// As they stand on the command line; tools/training/task.h holds what they mean.
+// The flags as they stand on the command line; tools/training/task.h holds their meaning.
 struct TrainingFlags : RankFlags {
   std::string device = "auto";
   std::optional<int> devices;
@@ -38,7 +39,7 @@ struct TrainingFlags : RankFlags {
   std::string dataset = "digits";
   std::string data_dir = "data";
   std::string vocab_dir;
-  std::string model;  // empty: that of tools/training/task.h
+  std::string model;  // empty: the default of tools/training/task.h
   std::string dtype = "float32";
   std::string optimizer = "sgd";
   std::optional<double> learning_rate;
@@ -74,13 +75,15 @@ struct TrainingFlags : RankFlags {
   std::vector<std::string> said;  // names of the flags that the user gave
 };
 
-// All of them.
+// Adds all training flags.
 void add_training_flags(Command& command, TrainingFlags& flags);
 
-// All but those of `train` alone, such as --devices, of which compare has a list of its own.
+// Adds the training flags except those of `train` alone, such as --devices: compare has a list
+// instead.
 void add_compare_flags(Command& command, TrainingFlags& flags);
 
-// For commands that train nothing: one alone, such as --matmul-precision, and those of the ranks.
+// For commands that train nothing: a single flag, such as --matmul-precision, or those of the
+// ranks.
 void add_training_flag(Command& command, TrainingFlags& flags, std::string_view name);
 void add_rank_flags(Command& command, RankFlags& flags);
 
@@ -94,33 +97,33 @@ struct FlagSetting {
   DeviceType device = DeviceType::cpu;
 };
 
-// Throws Error{Usage} for a flag that was said (TrainingFlags::said) and has no effect in any row.
+// Throws Error{Usage} if a flag that the user gave (TrainingFlags::said) has no effect in any row.
 void require_effects(const FlagSetting& setting);
 
-// Where a value is kept. Those of RankFlags are flags of bench all-reduce too.
+// The member that holds a flag's value. Those of RankFlags are flags of bench all-reduce too.
 using FlagMember =
     std::variant<std::string RankFlags::*, double RankFlags::*, bool RankFlags::*,
                  std::string TrainingFlags::*, double TrainingFlags::*, bool TrainingFlags::*,
                  int TrainingFlags::*, std::uint64_t TrainingFlags::*,
                  std::optional<int> TrainingFlags::*, std::optional<double> TrainingFlags::*>;
 
-// Where a flag has no effect beside the others.
+// A rule that makes a flag useless in combination with others.
 struct IdleRule {
   bool (*is_idle)(const FlagSetting& setting);
   std::string_view reason;  // why, and what to do
 };
 
 struct FlagRules {
-  std::vector<std::string> one_of = {};  // no other value is taken
-  // Flags that stand before it in the table.
+  std::vector<std::string> one_of = {};  // accepts only these values
+  // These name flags that stand earlier in the table.
   std::string excludes = {};
   std::string needs = {};
   enum class Commands { train_and_compare, train } commands = Commands::train_and_compare;
   enum class Ranks { alike, each_its_own } ranks = Ranks::alike;
   std::vector<IdleRule> idle = {};
-  // In the run file; empty: not there. Absent: the key.
+  // The key in the run file. Empty: the flag is not recorded; nullopt: key().
   std::optional<std::string> recorded_as = std::nullopt;
-  // The value there; none: what was said, null where nothing was.
+  // The value in the run file; nullptr: the value that the user gave, or null.
   nlohmann::json (*resolve)(const TrainingFlags& flags, const TrainingTask& task) = nullptr;
 };
 

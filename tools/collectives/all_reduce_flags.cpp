@@ -149,8 +149,8 @@ std::vector<std::size_t> list_sizes(const AllReduceFlags& flags) {
 
 namespace {
 
-// Rank r contributes 1 or 2 in element i, by the bits of a hash (the finalizer of splitmix64), so
-// that a value in the wrong place shows, and sums of up to 128 ranks are exact in every type.
+// Rank r contributes 1 or 2 in element i, by the bits of a hash (the finalizer of splitmix64). So a
+// value in the wrong place shows, and sums of up to 128 ranks are exact in every type.
 double contribution(int rank, std::size_t i) {
   std::uint64_t x = i * 64 + static_cast<std::uint64_t>(rank);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -203,18 +203,19 @@ double roundoff(DType dtype) {
 
 std::size_t count_wrong(const Tensor& buffer, comm::ReduceOp op, int world_size) {
   const std::vector<double> found = buffer.to(DType::float64).to_vector<double>();
-  // As large as the type holds it, and as it wraps around.
+  // Converts to the type, which may overflow or wrap around as the sum does.
   const std::vector<double> expected =
       Tensor::from(expected_values(op, world_size, found.size()), {found.size()})
           .to(buffer.dtype())
           .to(DType::float64)
           .to_vector<double>();
-  // Thirds are not exact, so an average may be rounded at every rank and once on its way here.
+  // Thirds are not exact: an average may be rounded at every rank, and once more in this
+  // conversion.
   const double relative =
       op == comm::ReduceOp::average ? (2 * world_size + 1) * roundoff(buffer.dtype()) : 0;
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i] == expected[i]) continue;  // infinities too
+    if (found[i] == expected[i]) continue;  // also true for infinities
     wrong += !(std::abs(found[i] - expected[i]) <= relative * std::abs(expected[i]));
   }
   return wrong;
@@ -243,7 +244,7 @@ AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator
   if (flags.checks()) {
     num_wrong = count_wrong(buffer.to(Device{}), options.op, communicator.world_size());
   }
-  // Values double with every further sum; zeros stay zeros and are as fast as any number.
+  // A sum doubles the values in every iteration; zeros stay zeros, and are as fast as any number.
   buffer.fill(0);
   if (is_out_of_place) input.fill(0);
   for (int i = 0; i < flags.warm_up; ++i) all_reduce();
@@ -251,7 +252,7 @@ AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator
   communicator.barrier().wait();
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < flags.iterations; ++i) all_reduce();
-  buffer.stream().synchronize();  // on CUDA the work has only been enqueued
+  buffer.stream().synchronize();  // on CUDA the work is only enqueued so far
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const double slowest = comm::reduce_number(seconds, comm::ReduceOp::max, communicator, device);
   const double wrong = comm::reduce_number(static_cast<double>(num_wrong), comm::ReduceOp::sum,

@@ -25,7 +25,7 @@ std::string free_path(const std::string& asked) {
   return path;
 }
 
-// Rows in the columns of nccl-tests.
+// Prints a row in the columns of nccl-tests.
 void print_heading(std::FILE* out, const char* size, const char* count, const char* type,
                    const char* op, const char* root, const char* time, const char* rate,
                    const char* bus, const char* wrong) {
@@ -36,8 +36,8 @@ void print_heading(std::FILE* out, const char* size, const char* count, const ch
   fmt::print(out, " \n");
 }
 
-// A number in so many characters: with two digits after the point, with one, with none, or as a
-// power of ten, whichever is the first that fits.
+// Fits a number into `width` characters: with two digits after the point, with one, with none, or
+// as a power of ten, whichever fits first.
 std::string in_columns(double value, std::size_t width) {
   for (const int digits : {2, 1, 0}) {
     std::string text = fmt::format("{:.{}f}", value, digits);
@@ -163,7 +163,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// nccl-tests writes all variables; these are the ones that bear on the figures, without secrets.
+// nccl-tests writes all variables; these are the ones that affect the figures, without secrets.
 Json relevant_environment() {
   Json list = Json::array();
   for (const auto& [name, value] : launch::current_environment()) {
@@ -190,7 +190,7 @@ Json devices_json(const std::vector<RankPlace>& places) {
   return devices;
 }
 
-// Truth values are texts in nccl-tests' file.
+// nccl-tests' file has strings for booleans.
 Json config_json(const AllReduceBench& bench) {
   const AllReduceFlags& flags = bench.flags;
   Json config{{"nthreads", 1},
@@ -207,7 +207,7 @@ Json config_json(const AllReduceBench& bench) {
                  {"aggregated_iterations", 1},
                  {"validation", flags.checks() ? 1 : 0},
                  {"graph", 0},
-                 {"blocking_collectives", "true"},  // each is waited for
+                 {"blocking_collectives", "true"},  // the benchmark waits for each one
                  {"per_iter_timing", "false"},
                  {"per_iter_skip", 0},
                  {"parallel_init", "false"},

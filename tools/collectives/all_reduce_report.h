@@ -32,19 +32,19 @@ struct AllReduceRow {
   DeviceType device = DeviceType::cpu;
   std::string transport;
   AllReduceTime in_place;
-  AllReduceTime out_of_place;  // where flags.measures_out_of_place()
+  AllReduceTime out_of_place;  // set if flags.measures_out_of_place()
 };
 
 // REQUIRES: the bench outlives it.
 class AllReduceReport {
  public:
-  // Prints the table's head, on stderr where --json has standard output. -J does not write over a
-  // file that exists: it takes another name, and prints it.
+  // Prints the table's head, on stderr if --json has standard output. -J never overwrites a file:
+  // it takes another name, and prints it.
   explicit AllReduceReport(const AllReduceBench& bench);
 
   void add(const AllReduceRow& row);
 
-  // Prints the table's foot and writes the files. Throws Error{Io} when that fails.
+  // Prints the table's foot and writes the files. Throws Error{Io} if that fails.
   void finish() const;
 
  private:
@@ -56,7 +56,7 @@ class AllReduceReport {
   const AllReduceFlags& flags_;
   std::FILE* out_;
   std::string start_time_;
-  std::string nccl_tests_path_;  // the file of -J; empty without
+  std::string nccl_tests_path_;  // the file of -J; empty without it
   std::vector<AllReduceRow> rows_;
 };
 
@@ -71,7 +71,7 @@ struct AllReduceTotals {
   double mean_busbw = 0;
 };
 
-// out_of_place: those times count too, as nccl-tests does it.
+// out_of_place: those times count too, as in nccl-tests.
 AllReduceTotals totals_of(const std::vector<AllReduceRow>& rows, const AllReduceFlags& flags,
                           bool out_of_place);
 

@@ -33,7 +33,7 @@ std::vector<std::string_view> split(std::string_view text) {
   }
 }
 
-// The GPU that an entry names; otherwise why it names none.
+// The GPU that an entry names, or the reason why it names none.
 struct Named {
   std::optional<std::size_t> gpu;
   std::string problem;
@@ -68,7 +68,7 @@ Named find_by_slice(std::string_view entry, const std::vector<GpuUuids>& uuids) 
 Named find(std::string_view entry, const std::vector<GpuUuids>& uuids) {
   if (entry.starts_with("GPU-")) return find_by_uuid(entry, uuids);
   if (entry.starts_with("MIG-")) return find_by_slice(entry, uuids);
-  // CUDA reads digits as far as they go, so that "1x" is 1.
+  // CUDA reads as many digits as there are, so that "1x" is 1.
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
   if (error != std::errc{}) {
@@ -130,7 +130,7 @@ std::size_t find_row(const std::vector<GpuRow>& rows, const runtime::PhysicalGpu
   return kNoRow;
 }
 
-// What CUDA tells of a GPU that NVML does not list.
+// Fills a row with CUDA's facts about a GPU that NVML does not list.
 GpuRow row_of(const runtime::PhysicalGpu& gpu, std::size_t index) {
   GpuRow row;
   row.status.index = index;
@@ -141,7 +141,7 @@ GpuRow row_of(const runtime::PhysicalGpu& gpu, std::size_t index) {
   return row;
 }
 
-// Puts CUDA's GPUs and logical devices to the rows; those that CUDA does not see are hidden.
+// Adds CUDA's GPUs and logical devices to the rows; rows that CUDA does not see are hidden.
 void add_cuda(const CudaView& cuda, GpuList& list) {
   for (GpuRow& row : list.rows) row.visibility = GpuRow::Visibility::hidden;
   std::vector<std::size_t> row_of_gpu;
@@ -161,7 +161,7 @@ void add_cuda(const CudaView& cuda, GpuList& list) {
     list.rows[row].logical_ids.push_back(static_cast<int>(id));
     list.device_rows.push_back(row);
   }
-  // Of GPUs that NVML does not know CUDA still tells who reaches whom.
+  // For GPUs that NVML does not know, CUDA still says which reach each other.
   list.links.resize(list.rows.size());
   for (auto& line : list.links) line.resize(list.rows.size());
   for (std::size_t a = 0; a < cuda.peer_access.size(); ++a) {
@@ -243,7 +243,7 @@ GpuList list_gpus(const nvml::Library& library) {
 
 namespace {
 
-// The larger, the better. Absent when not told.
+// The larger, the better; absent if the driver does not say.
 std::optional<double> merit(const nvml::GpuStatus& gpu, PickBy by) {
   if (by == PickBy::memory) {
     if (!gpu.memory) return std::nullopt;

@@ -1,8 +1,8 @@
-// The machine's GPUs as NVML and CUDA see them, put together: what `lockstep devices` shows.
+// The machine's GPUs as NVML and CUDA together see them; `lockstep devices` shows them.
 //
-// This folder is a small library of its own (gpu_tools) for machines that several people share; no
-// training needs it. It asks tools/nvml what the driver says, and engine/runtime which GPUs this
-// program would use; gpu_table.h shows the list.
+// This folder is a small library of its own (gpu_tools) for machines that several people share;
+// training does not need it. It asks tools/nvml for the driver's view, and engine/runtime for the
+// GPUs that this program would use; gpu_table.h shows the list.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace lockstep::tools {
 
-// CUDA's side, as engine/runtime tells it.
+// CUDA's view, from engine/runtime.
 struct CudaView {
   std::vector<runtime::PhysicalGpu> gpus;
   std::string problem;                         // why there are none
@@ -25,7 +25,7 @@ struct CudaView {
 CudaView read_cuda();
 
 struct GpuRow {
-  // Of NVML; of a GPU that only CUDA knows: what CUDA tells, and an index behind NVML's last.
+  // From NVML. For a GPU that only CUDA knows, from CUDA, with an index after NVML's last.
   nvml::GpuStatus status;
   std::vector<int> logical_ids;  // {0, 1}: cuda:0 and cuda:1 are this GPU
   enum class Visibility { visible, hidden } visibility = Visibility::visible;
@@ -35,13 +35,13 @@ struct GpuList {
   std::vector<GpuRow> rows;
   std::vector<std::vector<nvml::GpuLink>> links;  // [row][row]
   nvml::DriverVersions versions;
-  std::string nvml_problem;                    // empty where there is NVML
-  std::string cuda_problem;                    // empty where this program can use a GPU
+  std::string nvml_problem;                    // empty if NVML works
+  std::string cuda_problem;                    // empty if this program can use a GPU
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
-  std::vector<std::string> notes;              // what is hidden or wrong, a line each
+  std::vector<std::string> notes;              // one line each about what is hidden or wrong
 
-  // The row of cuda:0, cuda:1, ... Where this program cannot use GPUs (cuda_problem): of what would
-  // be cuda:0, ... in a program that can, counting in the order of PCI bus ids.
+  // The row of cuda:0, cuda:1, ... If this program cannot use GPUs (cuda_problem), the rows that
+  // would be cuda:0, ... in a program that can, counted in the order of PCI bus ids.
   std::vector<std::size_t> device_rows;
 };
 
@@ -49,7 +49,7 @@ struct GpuList {
 GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
                   const std::optional<std::string>& visible_devices);
 
-// The same, of this process.
+// The same for this process's environment.
 GpuList list_gpus(const nvml::Library& library);
 
 struct GpuUuids {
@@ -59,24 +59,25 @@ struct GpuUuids {
 
 struct VisibleGpus {
   std::vector<std::size_t> gpus;      // numbers of GPUs, in the order of cuda:0, cuda:1, ...
-  std::vector<std::string> problems;  // a sentence for each entry that does not mean one more GPU
+  std::vector<std::string> problems;  // a sentence for each entry that adds no GPU
 };
 
 // Reads the variable's text as CUDA does: numbers or beginnings of UUIDs, up to the first entry
-// that names no GPU; a GPU that stands twice hides all. A MIG slice ("MIG-1f2a...", or in the older
-// form "MIG-GPU-c0ffee00-.../1/0") makes its GPU visible, and nothing behind it: a program sees one
-// slice. Absent text: all GPUs; empty: none. Numbers
-// count the GPUs in the order of `uuids`, which is CUDA's where CUDA_DEVICE_ORDER=PCI_BUS_ID or all
-// GPUs are of one kind. Source: CUDA C++ Programming Guide, environment variables; PyTorch's
-// torch.cuda follows the same rules.
+// that names no GPU; a GPU named twice hides all. A MIG slice ("MIG-1f2a...", or in the older form
+// "MIG-GPU-c0ffee00-.../1/0") makes its GPU visible and ends the list: a program sees only one
+// slice. Absent text means all GPUs, empty text none. Numbers count the GPUs in the order of
+// `uuids`, which is CUDA's if CUDA_DEVICE_ORDER=PCI_BUS_ID or all GPUs are of one kind.
+// Source: CUDA C++ Programming Guide, environment variables; PyTorch's torch.cuda follows the same
+// rules.
 VisibleGpus read_visible_devices(const std::optional<std::string>& text,
                                  const std::vector<GpuUuids>& uuids);
 
 enum class PickBy { memory, utilization };
 
 // Ids of the `count` logical devices with the most free memory, or on the idlest GPUs: the best
-// first, smaller ids before larger ones where both are as good. Throws Error{Usage} when there are
-// fewer, Error{Device} when a GPU does not tell the value or NVML is not there.
+// first, and smaller ids first among equals.
+// Throws Error{Usage} if there are fewer, Error{Device} if a GPU does not tell the value or NVML is
+// missing.
 std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count, PickBy by);
 
 }  // namespace lockstep::tools

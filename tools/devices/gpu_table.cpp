@@ -59,7 +59,7 @@ std::string power(const nvml::GpuStatus& gpu) {
   return fmt::format("{:.0f} / {:.0f} W", *gpu.power_watts, *gpu.power_limit_watts);
 }
 
-// "cuda:3", "cuda:0-7", "cuda:0,2"; "hidden" or, where this program uses no GPU, "-".
+// "cuda:3", "cuda:0-7", "cuda:0,2"; "hidden", or "-" if this program uses no GPU.
 std::string device_names(const GpuRow& row) {
   const std::vector<int>& ids = row.logical_ids;
   if (row.visibility == GpuRow::Visibility::hidden) return "hidden";

@@ -1,4 +1,4 @@
-// The list of GPUs for people, and the same as JSON.
+// Shows the list of GPUs to people, and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,15 +9,15 @@
 
 namespace lockstep::tools {
 
-// Three parts: a line per GPU in the spirit of nvidia-smi, its processes, and with two GPUs or more
-// how they reach each other; then the notes. A value that nobody told is "-". Empty without a GPU.
+// Three parts: a line per GPU in the style of nvidia-smi, its processes, and with two GPUs or more
+// how they reach each other; then the notes. An unknown value is "-". Empty without a GPU.
 std::string gpu_table(const GpuList& list);
 
 // {"driver", "nvml", "newest_cuda", "nvml_problem", "cuda_problem", "cuda_visible_devices", "gpus":
-// [...], "links": [...], "notes": [...]}; what nobody told is null.
+// [...], "links": [...], "notes": [...]}; unknown values are null.
 nlohmann::ordered_json gpu_json(const GpuList& list);
 
-// Columns of text as wide as their widest cell.
+// A text table whose columns are as wide as their widest cell.
 class TextTable {
  public:
   enum class Align { left, right };
@@ -28,10 +28,10 @@ class TextTable {
 
   explicit TextTable(std::vector<Column> columns);
 
-  // REQUIRES: a cell for each column. Width counts bytes: cells are ASCII.
+  // REQUIRES: one cell per column. Width counts bytes, so cells must be ASCII.
   void add_row(std::vector<std::string> cells);
 
-  // A line of titles and a line per row, each with a newline and without spaces at its end.
+  // A line of titles and one line per row, each with a newline and without trailing spaces.
   std::string text() const;
 
  private:

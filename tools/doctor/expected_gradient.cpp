@@ -10,7 +10,7 @@ using record::kSketchSize;
 
 constexpr double kTolerance = 3e-4;  // of float32 sums, relative to their terms
 
-// The factor on each row's gradient, where all losses of the pass have the same.
+// The factor on each row's gradient, if it is the same in all losses of the pass.
 std::optional<double> factor_of_rows(const std::vector<LossRecord>& losses) {
   std::optional<double> factor;
   for (const LossRecord& loss : losses) {
@@ -58,7 +58,7 @@ std::optional<RankGradient> rank_gradient(const StepRecord& step) {
   return result;
 }
 
-// Solves a x = b by elimination with pivots; nothing where a is singular.
+// Solves a x = b by elimination with pivots; empty if a is singular.
 std::optional<std::vector<double>> solve(std::vector<std::vector<double>> a,
                                          std::vector<double> b) {
   const std::size_t n = b.size();

@@ -1,9 +1,9 @@
-// The gradient that a step of several ranks should have used, from sketches of what each rank's
-// backward passes made.
+// The gradient that a step of several ranks should have used, computed from sketches of each rank's
+// backward passes.
 //
-// With the loss of rank r a mean over n_r rows times s_r, its gradient is G_r = s_r / n_r * S_r,
-// where S_r sums the gradients of its rows (a sum over rows: G_r = s_r * S_r). One device with all
-// N rows would have used M = (1/N) * sum of S_r.
+// If the loss of rank r is a mean over n_r rows times s_r, its gradient is G_r = s_r / n_r * S_r,
+// where S_r sums the gradients of its rows (for a sum over rows: G_r = s_r * S_r). One device with
+// all N rows would have used M = (1/N) * sum of S_r.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ using Values = std::vector<double>;
 
 struct RankGradient {
   Values used;         // by the optimizer
-  Values own;          // G: what its backward passes made, all parameters behind each other
+  Values own;          // G: from its backward passes, all parameters in a row
   Values sum_of_rows;  // S
   std::size_t num_rows = 0;
   double upstream = 1;  // s of its last loss
@@ -29,19 +29,19 @@ struct RankGradient {
 struct GlobalGradient {
   std::vector<RankGradient> ranks;
   Values mean;               // M
-  std::vector<double> size;  // of the values of each parameter, which tolerances are relative to
+  std::vector<double> size;  // size of each parameter's values; tolerances are relative to it
   std::size_t num_rows = 0;  // N
 
-  // Whether two are alike but for rounding.
+  // True if the two differ only by rounding.
   bool is_close(const Values& a, const Values& b) const;
-  // The factor f with a = f * b, where there is one.
+  // The factor f with a = f * b, if there is one.
   std::optional<double> factor(const Values& a, const Values& b) const;
-  // The weights w_r with `used` = sum of w_r * S_r, where there are some and only these.
+  // The weights w_r with `used` = sum of w_r * S_r, if they exist and are unique.
   std::optional<std::vector<double>> weights_of_rows(const Values& used) const;
 };
 
-// Nothing where the records do not say it all: a loss of another kind, gradients taken away or
-// clipped, numbers that are not finite.
+// Empty if the records do not say enough: a loss of another kind, gradients removed or clipped,
+// numbers that are not finite.
 std::optional<GlobalGradient> global_gradient(const Training& training, std::size_t step);
 
 }  // namespace lockstep::doctor

@@ -1,4 +1,4 @@
-// All ranks call the same collectives in the same order, and nobody sends more than a reduction
+// All ranks call the same collectives in the same order, and no rank sends more than a reduction
 // needs.
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using Calls = std::vector<const CallRecord*>;  // in order
 
-// The first call that is not the same on two ranks.
+// The first call that differs between two ranks.
 std::optional<Finding> judge_group(const std::map<int, Calls>& by_rank) {
   const auto& [first_rank, first] = *by_rank.begin();
   for (const auto& [rank, calls] : by_rank) {
@@ -54,7 +54,7 @@ double gradient_bytes(const StepRecord& step) {
   return count * sizeof(float);
 }
 
-// By messages; what a collective sends is its plan's business.
+// Compares messages only; how much a collective sends depends on its plan.
 std::optional<Finding> judge_bytes(const Training& training) {
   const auto n = static_cast<double>(training.world_size());
   constexpr double kSlack = 1.25;
@@ -80,7 +80,7 @@ std::optional<Finding> judge_bytes(const Training& training) {
 
 void judge_calls(const Records& records, const std::vector<Training>& trainings, End end,
                  Findings& findings) {
-  // Where the program ended well, it meant what its ranks did.
+  // If the program ended well, the differences between its ranks were intended.
   if (end == End::badly) {
     std::map<std::string, std::map<int, Calls>> groups;
     for (const CallRecord& call : records.calls) {
@@ -111,7 +111,7 @@ struct Printed {
   std::string line;
 };
 
-// The numbers behind the word "loss", without lines that name a rank.
+// The numbers after the word "loss", except in lines that name a rank.
 std::vector<Printed> find_losses(std::string_view output) {
   static const std::regex kLoss(R"(\bloss\b[ :=]*([0-9]+\.([0-9]+))(?![0-9]))",
                                 std::regex::icase | std::regex::optimize);
@@ -127,7 +127,7 @@ std::vector<Printed> find_losses(std::string_view output) {
   return losses;
 }
 
-// The mean over the rows of a step's last backward pass; nothing where it is not known.
+// The mean over the rows of a step's last backward pass; empty if unknown.
 std::optional<double> mean_loss(const StepRecord& step) {
   if (step.passes.empty() || step.passes.rbegin()->second.size() != 1) return {};
   const LossRecord& loss = step.passes.rbegin()->second.front();
@@ -148,7 +148,7 @@ std::optional<double> global_loss(const Training& training, std::size_t number) 
   return sum / count;
 }
 
-// The step of the last printed number, where all are the rank's own losses, in order.
+// The step of the last printed number, if all are the rank's own losses, in order.
 std::optional<std::size_t> match(const std::vector<Printed>& printed, const Training& training,
                                  std::size_t rank) {
   std::size_t number = 0;

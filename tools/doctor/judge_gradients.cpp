@@ -1,4 +1,4 @@
-// What the optimizer uses is the gradient of the mean loss over the rows of all ranks.
+// The optimizer must use the gradient of the mean loss over the rows of all ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ bool is_near(double value, double wanted) {
   return std::abs(value - wanted) <= 2e-3 * std::abs(wanted);
 }
 
-// Each as "16, 32".
+// One number per rank, as "16, 32".
 template <typename Get>
 std::string for_each_rank(const GlobalGradient& gradient, const Get& get) {
   std::string text;
@@ -88,23 +88,23 @@ Finding of_no_kind(const GlobalGradient& gradient, const Training& training, std
           "or a reduction other than the average"};
 }
 
-// Of a loss that is a sum over rows, the sum is as good as the mean.
+// A loss that is a sum over rows may be summed over ranks too.
 bool is_sum_of_losses(const GlobalGradient& gradient, double factor) {
   const bool are_sums = std::ranges::none_of(gradient.ranks, &RankGradient::is_mean);
   return are_sums && is_near(factor, static_cast<double>(gradient.num_rows));
 }
 
-// Whether a factor cannot be what somebody wanted.
+// True if the factor cannot be intended.
 bool is_wrong(const GlobalGradient& gradient, double factor) {
   const auto n = static_cast<double>(gradient.ranks.size());
   if (is_near(factor, 1) || is_sum_of_losses(gradient, factor)) return false;
   if (is_near(factor, n) || is_near(factor, 1 / n)) return true;
   return std::ranges::all_of(gradient.ranks, [](const RankGradient& rank) {
-    return rank.is_mean && rank.upstream == 1;  // the program has scaled no loss
+    return rank.is_mean && rank.upstream == 1;  // the program scaled no loss
   });
 }
 
-// By an operation that makes no mean of anything.
+// True if an all-reduce that is neither a sum nor an average moved the gradients.
 bool is_reduced_otherwise(const Records& records, const StepRecord& step) {
   return std::ranges::any_of(records.calls, [&](const CallRecord& call) {
     const bool has_moved = std::ranges::any_of(
@@ -146,10 +146,10 @@ std::optional<Finding> judge_step(const Records& records, const Training& traini
   if (!all_use(used) || is_reduced_otherwise(records, training.step(0, number))) {
     return of_no_kind(*gradient, training, number);
   }
-  return {};  // all ranks use the same: the program may have changed it after the average
+  return {};  // all ranks use the same, so the program may have changed it after the average
 }
 
-// Communication that began before the gradient was there, or that the step did not wait for.
+// Finds communication that began before the gradient was there, or that the step did not wait for.
 std::optional<Finding> judge_order(const StepRecord& step) {
   for (std::size_t p = 0; p < step.parameters.size(); ++p) {
     const ParameterRecord& parameter = step.parameters[p];
@@ -185,7 +185,7 @@ std::optional<Finding> judge_exchange(const Records& records, const Training& tr
   return {};
 }
 
-// The rows of a rank until one comes again.
+// The rows of a rank until one is repeated.
 std::set<std::uint64_t> first_rows(const Trainer& trainer) {
   std::set<std::uint64_t> rows;
   for (const StepRecord* step : trainer.steps) {
@@ -200,8 +200,8 @@ std::set<std::uint64_t> first_rows(const Trainer& trainer) {
   return rows;
 }
 
-// Ranks that share a data set among them train one model; those that do not may train models of
-// their own (cross-validation, say).
+// Ranks that share a data set train one model; others may train models of their own, as in
+// cross-validation.
 bool share_rows(const Training& training) {
   const std::set<std::uint64_t> first = first_rows(*training.ranks[0]);
   for (const Trainer* trainer : training.ranks) {
@@ -214,7 +214,7 @@ bool share_rows(const Training& training) {
   return true;
 }
 
-// Models that begin alike, on all ranks of a group, and then drift apart without a word.
+// Finds models that are equal at first on all ranks of a group and then drift apart silently.
 std::optional<Finding> judge_silence(const Training& training) {
   if (!share_rows(training)) return {};
   const StepRecord& zero = training.step(0, 0);

@@ -1,4 +1,4 @@
-// Replicas are copies: at every step all ranks have the same weights, rate and statistics.
+// Replicas are copies: at every step all ranks have the same weights, learning rate and statistics.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace {
 struct Difference {
   std::size_t rank = 0;
   std::size_t first = 0;  // parameter
-  std::size_t count = 0;  // of parameters
+  std::size_t count = 0;  // number of parameters
 };
 
-// The first rank whose weights are not rank 0's before this step.
+// The first rank whose weights differ from rank 0's before this step.
 std::optional<Difference> find_difference(const Training& training, std::size_t number) {
   const StepRecord& zero = training.step(0, number);
   for (std::size_t rank = 1; rank < training.world_size(); ++rank) {
@@ -48,7 +48,7 @@ std::optional<Finding> judge_beginning(const Training& training, const Differenc
       "none afterwards"};
 }
 
-// At the first step that made them differ, although gradients and rates were the same.
+// Judges the first step that made the weights differ although gradients and rates were the same.
 std::optional<Finding> judge_later(const Training& training, std::size_t number,
                                    const Difference& difference) {
   const StepRecord& zero = training.step(0, number);
@@ -170,7 +170,7 @@ std::optional<Finding> judge_moves(const Records& records) {
   return {};
 }
 
-// Whether every name of a is one of b's with something in front.
+// True if every name of a is a name of b without its prefix.
 bool are_names_without_prefix(const std::vector<std::string>& a,
                               const std::vector<std::string>& b) {
   return std::ranges::all_of(a, [&](const std::string& name) {

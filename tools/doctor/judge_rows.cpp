@@ -1,4 +1,4 @@
-// Every row is used once in an epoch, by one rank, and epochs differ in their order.
+// Each row is used once per epoch, by one rank, and each epoch has another order.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Rows = std::vector<std::uint64_t>;
 
-// Of a step, in order; empty where they are not known.
+// The rows of a step, in order; empty if unknown.
 Rows rows_of(const StepRecord& step) {
   Rows rows;
   for (const auto& [pass, losses] : step.passes) {
@@ -25,14 +25,14 @@ Rows rows_of(const StepRecord& step) {
   return rows;
 }
 
-// How many of a's different rows b has too.
+// How many different rows of a are also in b.
 std::size_t count_shared(const Rows& a, const Rows& b) {
   const std::set<std::uint64_t> of_a(a.begin(), a.end()), of_b(b.begin(), b.end());
   return static_cast<std::size_t>(
       std::ranges::count_if(of_a, [&](std::uint64_t row) { return of_b.contains(row); }));
 }
 
-// Half of the rows or more: padding repeats single ones.
+// Reports at least half of the rows, because padding repeats single ones.
 std::optional<Finding> judge_overlap(const Training& training, std::size_t number) {
   std::vector<Rows> rows;
   for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
@@ -62,7 +62,7 @@ struct Asked {  // of a sampler
   auto operator<=>(const Asked&) const = default;
 };
 
-// Ranks that shuffle with seeds of their own cut different orders.
+// Finds ranks that shuffle with different seeds, and so cut different orders.
 void judge_seeds(const Records& records, Findings& findings) {
   std::map<Asked, std::map<std::uint64_t, std::set<std::uint64_t>>> ranks_of_seed;
   for (const SamplerRecord& sampler : records.samplers) {
@@ -90,7 +90,7 @@ void judge_seeds(const Records& records, Findings& findings) {
   }
 }
 
-// A sampler that is told of another rank, or of more ranks than there are.
+// Finds samplers with a wrong rank, or with more ranks than there are.
 void judge_places(const Records& records, Findings& findings) {
   std::map<std::string, std::set<int>> told_wrong;
   for (const SamplerRecord& sampler : records.samplers) {
@@ -116,11 +116,11 @@ void judge_places(const Records& records, Findings& findings) {
   }
 }
 
-// The first step after which the rows of step 0 come again, in the same order as before.
+// The first step after which the rows of step 0 repeat in the same order.
 std::optional<std::size_t> find_period(const Trainer& trainer) {
   std::vector<Rows> rows;
   for (const StepRecord* step : trainer.steps) {
-    if (step->step != rows.size()) break;  // not every later step is told
+    if (step->step != rows.size()) break;  // later steps are only recorded now and then
     rows.push_back(rows_of(*step));
   }
   if (rows.empty() || rows[0].empty()) return {};
@@ -135,7 +135,7 @@ std::optional<std::size_t> find_period(const Trainer& trainer) {
   return {};
 }
 
-// Shuffling was asked for, with the same epoch again and again.
+// Finds shuffling that was asked for with the same epoch again and again.
 std::optional<Finding> judge_order(const Records& records, const std::vector<Training>& trainings) {
   using Key = std::tuple<std::uint64_t, std::string, int, std::uint64_t, std::uint64_t>;
   std::map<Key, std::size_t> times_asked;
@@ -165,7 +165,7 @@ std::optional<Finding> judge_order(const Records& records, const std::vector<Tra
   return {};
 }
 
-// A row that comes again comes with the same label.
+// A repeated row must have the same label.
 std::optional<Finding> judge_labels(const Trainer& trainer) {
   std::map<std::uint64_t, std::uint64_t> label_of;
   std::size_t num_again = 0, num_other = 0;
@@ -187,7 +187,7 @@ std::optional<Finding> judge_labels(const Trainer& trainer) {
     }
   }
   if (num_other < 4 || 10 * num_other < num_again)
-    return {};  // a few rows may stand twice in the data
+    return {};  // the data may contain a few rows twice
   return Finding{
       "own-labels",
       fmt::format("of {} rows that come again on rank {} {} have another label than before: {}",

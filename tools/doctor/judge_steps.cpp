@@ -1,5 +1,5 @@
-// The optimizer steps every parameter that has a gradient, with this step's gradient, at the rate
-// of the schedule, on the rank's own device.
+// The optimizer steps every parameter that has a gradient, with this step's gradient, at the
+// schedule's rate, on the rank's own device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ std::optional<Finding> judge_emptiness(const Trainer& trainer) {
       "before the step"};
 }
 
-// A schedule whose base is its own result.
+// Finds a schedule whose base is its own result.
 std::optional<Finding> judge_schedules(const Records& records) {
   std::map<std::tuple<std::uint64_t, std::string, int>, std::vector<const ScheduleRecord*>> asked;
   for (const ScheduleRecord& schedule : records.schedules) {
@@ -101,7 +101,7 @@ int index_of(const std::string& device) {
   return colon == std::string::npos ? 0 : std::atoi(device.c_str() + colon + 1);
 }
 
-// A rank of a host with L ranks has one of its first L devices.
+// On a host with L ranks, a rank must use one of the first L devices.
 std::optional<Finding> judge_index(const Records& records, const StepRecord& step) {
   const auto process = records.processes.find(step.origin.process);
   if (process == records.processes.end()) return {};
@@ -118,7 +118,7 @@ std::optional<Finding> judge_index(const Records& records, const StepRecord& ste
       "use LOCAL_RANK (launch::device_of_rank) and not RANK as the device's index"};
 }
 
-// Where a rank stands: ranks of one process, or of one host, can share a device.
+// Identifies a rank's process or host, within which ranks can share a device.
 std::string host_of(const Records& records, const StepRecord& step) {
   const auto process = records.processes.find(step.origin.process);
   if (process == records.processes.end()) return {};
@@ -134,7 +134,7 @@ std::optional<Finding> judge_devices(const Records& records, const Training& tra
   for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
     const StepRecord& step = training.step(rank, 0);
     if (std::optional<Finding> finding = judge_index(records, step)) return finding;
-    if (!step.device.starts_with("cpu")) continue;  // nobody knows how many GPUs there are
+    if (!step.device.starts_with("cpu")) continue;  // the number of GPUs is not recorded
     const auto [place, is_new] = ranks_on.try_emplace({host_of(records, step), step.device}, rank);
     if (is_new) continue;
     return Finding{

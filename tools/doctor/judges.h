@@ -1,5 +1,5 @@
-// The invariants, one function for each kind. Each looks at records alone and adds what is broken;
-// where the records do not say enough it adds nothing.
+// The invariants, one function for each kind. Each looks only at the records and adds the
+// invariants that are broken; if the records do not say enough, it adds nothing.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@ namespace lockstep::doctor {
 // An invariant of data-parallel training that a program broke.
 struct Finding {
   std::string invariant;  // its name: "mean-gradient"
-  std::string found;      // what was found: numbers, ranks, step
+  std::string found;      // numbers, ranks, step
   std::string expected;   // what should hold
-  std::string advice;     // what to look at
+  std::string advice;     // where to look
 };
 
 using Findings = std::vector<Finding>;
@@ -26,7 +26,7 @@ inline void add(std::optional<Finding> finding, Findings& findings) {
   if (finding) findings.push_back(*std::move(finding));
 }
 
-// Adds the first finding that judge() has for one of the items: one stands for all.
+// Adds the first finding of judge() for any of the items, which stands for all of them.
 template <typename Items, typename Judge>
 void add_first(const Items& items, const Judge& judge, Findings& findings) {
   for (const auto& item : items) {
@@ -53,7 +53,7 @@ void judge_steps(const Records& records, const std::vector<Trainer>& trainers,
                  const std::vector<Training>& trainings, Findings& findings);
 // loaded-weights, one-writer, wrapped-once, wrapped-last, kept-members
 void judge_models(const Records& records, Findings& findings);
-// global-loss. output: what the program printed.
+// global-loss. output: the program's standard output.
 void judge_printed(std::string_view output, const std::vector<Training>& trainings,
                    Findings& findings);
 

@@ -104,7 +104,7 @@ bool have_equal_shapes(const Trainer& a, const Trainer& b) {
 
 using ByRank = std::map<int, std::vector<const Trainer*>>;
 
-// The k-th trainers of all ranks, as long as all ranks have one.
+// Matches the k-th trainers of all ranks, as long as every rank has one.
 void match(const ByRank& of_group, Training::Link link, std::vector<Training>& trainings) {
   const auto world_size =
       static_cast<std::size_t>(of_group.begin()->second.front()->first().origin.world_size);
@@ -172,7 +172,7 @@ std::vector<Trainer> find_trainers(const Records& records) {
 
 namespace {
 
-// Whether its parameters are wrapped in Ddp when it makes its first step.
+// True if its parameters are wrapped in Ddp when it makes its first step.
 bool is_wrapped(const Trainer& trainer, const Records& records) {
   const StepRecord& first = trainer.first();
   const std::uint64_t leaf = first.parameters.front().leaf;

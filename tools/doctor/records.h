@@ -1,5 +1,5 @@
-// Reads what processes wrote down about themselves (record/), and says which optimizers of which
-// ranks train one model together.
+// Reads the records of processes (record/), and finds out which optimizers of which ranks train one
+// model together.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ using record::ParameterRecord;
 using record::PartRecord;
 using record::StepRecord;
 
-// What the engine tells as facts (engine/trace/observer.h); the members have the fields' names.
+// Facts that the engine reports (engine/trace/observer.h); members are named like the facts'
+// fields.
 struct WrappedRecord {
   Origin origin;
   std::uint64_t wrapper = 0;
@@ -75,7 +76,7 @@ struct IntendedRecord {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(IntendedRecord, invariant, reason)
 
-// Its launcher's variables; none where it had none.
+// Values of the launcher's variables; absent if it did not set them.
 struct ProcessRecord {
   std::optional<int> rank, local_rank, local_world_size;
 };
@@ -94,7 +95,7 @@ struct Records {
   std::vector<IntendedRecord> intended;
 };
 
-// All files of the folder. A last line that a killed process left half written is left out.
+// Reads all files of the folder, except an unfinished last line, which a killed process may leave.
 Records read_records(const std::filesystem::path& folder);
 
 // The steps of one optimizer.
@@ -102,20 +103,20 @@ struct Trainer {
   std::vector<const StepRecord*> steps;  // in order
 
   const StepRecord& first() const { return *steps.front(); }
-  // Whether communication moved its gradients or weights, or as many bytes.
+  // True if communication moved its gradients or weights, or as many bytes.
   bool exchanges() const;
-  // Whether it moves weights between steps and no gradients, as local SGD does.
+  // True if it moves weights between steps and no gradients, as local SGD does.
   bool exchanges_weights() const;
 };
 
-// One trainer of each rank of a group, by rank; of a program without ranks a single one.
+// One trainer for each rank of a group, by rank; a single one for a program without ranks.
 struct Training {
   std::vector<const Trainer*> ranks;
   enum class Link {
     exchange,  // they exchange gradients or weights, or are wrapped in Ddp
     weights,   // they exchange weights now and then: local SGD, between whose averages replicas
                // differ
-    none,      // they have models alike, and nothing says that they belong together
+    none,      // they have equal models, but nothing shows that they belong together
   } link = Link::exchange;
 
   std::size_t world_size() const { return ranks.size(); }
@@ -127,13 +128,13 @@ struct Training {
 };
 
 std::vector<Trainer> find_trainers(const Records& records);
-// Trainers that have no partners on the other ranks of their group (rank 0 trains a reference, say)
-// are a training of one.
+// Trainers without partners on the other ranks of their group (for example a reference that rank 0
+// trains) form a training of one.
 std::vector<Training> find_trainings(const Records& records, const std::vector<Trainer>& trainers);
 
 // "parameter 2 [10, 128]"
 std::string name_of(const StepRecord& step, std::size_t parameter);
-// Of the losses of a step, over all passes.
+// The number of rows in the losses of a step, over all passes.
 std::uint64_t num_rows(const StepRecord& step);
 
 }  // namespace lockstep::doctor

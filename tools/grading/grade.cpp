@@ -26,10 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDeepest = 3;  // folders below the one that is named
+constexpr int kDeepest = 3;  // levels of folders below the named one
 
-// The folder's entries of one type, sorted. Links are not followed: they could name any file of the
-// teacher's.
+// The folder's entries of one type, sorted. Links are not followed, because they could lead to any
+// of the teacher's files.
 std::vector<fs::path> entries_in(const fs::path& folder, fs::file_type type) {
   std::vector<fs::path> found;
   std::error_code unreadable;
@@ -49,7 +49,7 @@ bool is_source_of(const lab::Lab& lab, const fs::path& file) {
          std::regex_match(stem.substr(lab.name().size()), renamed);
 }
 
-// One submission for each lab of which there are sources.
+// One submission for each lab that has sources.
 std::vector<Submission> submissions_in(const fs::path& folder, const std::string& name) {
   const std::vector<fs::path> files = entries_in(folder, fs::file_type::regular);
   std::vector<Submission> found;
@@ -134,7 +134,7 @@ std::string text_of(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// What is wrong with one case; empty: nothing.
+// Says what is wrong with one case; empty if it is right.
 std::string judge_case(const lab::Check& check, const json& inputs, const json& result) {
   if (!result.is_object()) return "the answer does not have the form that the lab asks for";
   if (const std::string to_do = text_of(result, "not_done"); !to_do.empty()) {
@@ -162,8 +162,8 @@ std::string judge_report(const lab::Check& check, const std::vector<json>& cases
   return {};
 }
 
-// What went wrong, in a line; empty: the check is passed. The output is whatever the submission
-// wants: a check is passed only if the answers to all cases have the right values.
+// Says in one line what went wrong; empty if the check is passed. A submission controls its output,
+// so a check is passed only if the answers to all cases are right.
 std::string judge_answers(const lab::Check& check, const std::vector<json>& cases,
                           const RunEnd& end, const RunLimits& limits) {
   if (end.how != RunEnd::How::exited) return describe(end, limits);
@@ -173,7 +173,7 @@ std::string judge_answers(const lab::Check& check, const std::vector<json>& case
   return "gave no answer: it " + describe(end, limits);
 }
 
-// The same numbers for the same secret, lab and check, and others for any other.
+// Gives the same numbers for the same secret, lab and check, and others for any other.
 Rng rng_of(const std::string& secret, const lab::Lab& lab, const lab::Check& check) {
   const std::string text = secret + '\0' + lab.folder + '\0' + check.name;
   unsigned char digest[EVP_MAX_MD_SIZE];
@@ -184,14 +184,14 @@ Rng rng_of(const std::string& secret, const lab::Lab& lab, const lab::Check& che
   return Rng(numbers[0], numbers[1]);
 }
 
-// A solution's check needs a tenth of a second, and on a crowded machine it may wait for a core;
-// one that loops is stopped earlier, by its processor time (lab_host).
+// A solution's check needs a tenth of a second, but may wait for a core on a crowded machine. A
+// loop is stopped earlier, by its processor time (lab_host).
 constexpr double kCheckSeconds = 10;
-// No check of a submission begins later: one that sleeps in all of them is not waited for each
-// time.
+// No check begins later than this, so a submission that sleeps in every check does not cost the
+// full time for each.
 constexpr double kSubmissionSeconds = 12;
 
-// The inputs of visible checks are the same for everybody.
+// Visible checks have the same inputs for every student.
 constexpr const char* kPublicSeed = "visible checks";
 
 std::vector<CheckResult> wanted_checks(const lab::Lab& lab, bool with_hidden) {
@@ -214,8 +214,7 @@ void run_check(const Workshop& workshop, const lab::Lab& lab, const std::string&
   if (result.passed()) {
     result.points = check.points;
   } else if (!is_hidden) {
-    result.printed =
-        clean_text(end.err.substr(0, 2000));  // what a hidden check's inputs were stays hidden
+    result.printed = clean_text(end.err.substr(0, 2000));  // a hidden check's inputs stay hidden
   }
 }
 

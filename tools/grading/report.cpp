@@ -15,7 +15,7 @@
 namespace lockstep::tools::grading {
 namespace {
 
-// Without letters that command a terminal.
+// Removes characters that control a terminal.
 std::string indented(const std::string& text) {
   std::string result;
   std::istringstream lines(text);
@@ -92,7 +92,7 @@ int Student::possible_points() const {
 }
 
 std::vector<Student> students_of(const GradeReport& report) {
-  // The list is sorted: what belongs together stands together.
+  // The list is sorted, so a student's submissions stand together.
   const auto add = [](std::vector<Student>& students, const std::string& name, const Grade& grade) {
     if (students.empty() || students.back().name != name) students.push_back({name, {}});
     students.back().grades.push_back(&grade);
@@ -233,7 +233,7 @@ std::string check_cell(const Grade& grade, const CheckResult& result) {
                      escape(page::shortened(why, 60)));
 }
 
-// A row per submission of the lab, a column per check.
+// One row per submission of the lab, one column per check.
 std::string lab_table(const lab::Lab& lab, const std::vector<const Grade*>& grades) {
   std::string html =
       fmt::format("<h2>{}: {}</h2>\n<table>\n<tr><th>submission</th><th class=\"n\">points</th>",
@@ -250,7 +250,7 @@ std::string lab_table(const lab::Lab& lab, const std::vector<const Grade*>& grad
   return html + "</table>\n";
 }
 
-// A row per student; empty where everybody handed in one lab.
+// One row per student; empty if every student handed in only one lab.
 std::string totals_table(const GradeReport& report) {
   const std::vector<Student> students = students_of(report);
   if (students.size() == report.grades.size()) return {};

@@ -1,4 +1,4 @@
-// Shows grades: to people, and to programs that read them.
+// Shows grades, to people and to programs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,12 +11,12 @@ namespace lockstep::tools::grading {
 
 struct GradeReport {
   std::vector<Grade> grades;
-  std::vector<std::string> sandbox;  // what held the submissions: "limits", "bubblewrap"
-  bool has_hidden = false;           // whether hidden checks were run
+  std::vector<std::string> sandbox;  // what confined the submissions: "limits", "bubblewrap"
+  bool has_hidden = false;           // true if hidden checks were run
 };
 
-// All that one student handed in: the submissions whose names begin with the same folder. Where a
-// lab is in there twice, that folder holds several students, and each submission's is one.
+// All submissions of one student: those whose names begin with the same folder. If a lab occurs
+// there twice, that folder holds several students, and each submission is one student's.
 struct Student {
   std::string name;
   std::vector<const Grade*> grades;
@@ -26,30 +26,30 @@ struct Student {
 };
 std::vector<Student> students_of(const GradeReport& report);
 
-// What went wrong with a submission, in a line: "not done", "does not compile", or the checks that
-// failed; with_reasons: and why.
+// One line about a submission: "not done", "does not compile", or the failed checks, with_reasons
+// or without.
 enum class Notes { names, with_reasons };
 std::string note_of(const Grade& grade, Notes notes);
 
-// One student: for each lab a line per check, with the hint where it failed.
+// For one student: one line per check of each lab, with the hint if it failed.
 std::string to_text(const GradeReport& report);
 
-// A line per submission, and a line with the total of each student who handed in several labs.
+// One line per submission, and one with the total of each student who handed in several labs.
 std::string to_table(const GradeReport& report);
 
-// The schema lockstep.grade/1. The same for the same submissions and secret.
+// The schema lockstep.grade/1. The result depends only on the submissions and the secret.
 nlohmann::ordered_json to_json(const GradeReport& report);
 
-// What Gradescope's autograder reads as results.json, of one student. A hidden check says nothing
-// but its points.
+// The results.json of one student for Gradescope's autograder. Of hidden checks it shows only the
+// points.
 nlohmann::ordered_json to_gradescope(const GradeReport& report);
 
-// The same lines as to_table. Cells that a spreadsheet would take for a formula begin with an
+// The lines of to_table(). Cells that a spreadsheet would take for a formula begin with an
 // apostrophe.
 std::string to_csv(const GradeReport& report);
 
-// One page that needs no other file: each student's total, submissions by lab, and where each lost
-// points.
+// One page that needs no other file: each student's total, the submissions by lab, and where each
+// lost points.
 std::string to_html(const GradeReport& report);
 
 }  // namespace lockstep::tools::grading

@@ -26,7 +26,7 @@ namespace {
 struct SandboxLimits {
   std::size_t cpu_seconds = 0;
   std::size_t memory_mib = 0;  // of address space
-  std::size_t file_mib = 0;    // of each file that it writes
+  std::size_t file_mib = 0;    // of each file that the program writes
 };
 
 enum class Folder { read_only, writable };
@@ -74,8 +74,8 @@ Places find_places() {
   return places;
 }
 
-// Runs the command, whose first word is a path, in a process group of its own, and returns when
-// none of that group is left. Throws Error{Io} when it does not start.
+// Runs the command, whose first word is a path, in a process group of its own, and returns when the
+// whole group has ended. Throws Error{Io} if it does not start.
 RunEnd run_limited(const std::vector<std::string>& command, const launch::Environment& environment,
                    const RunLimits& limits) {
   launch::StartedProcess process = launch::start_process(command.at(0), command, environment);
@@ -93,11 +93,11 @@ RunEnd run_limited(const std::vector<std::string>& command, const launch::Enviro
     case ChildEnd::stopped:
       end.how = RunEnd::How::too_much_output;
   }
-  // Before the leader is reaped: until then nobody else gets the group's number.
+  // Kills the group before its leader is reaped: until then no other process can get its number.
   ::kill(-process.id, SIGKILL);
   const int code = reap(process.id);
   if (end.how != RunEnd::How::exited) return end;
-  const bool is_signal = code > 128 && code < 128 + NSIG;  // bubblewrap tells it so
+  const bool is_signal = code > 128 && code < 128 + NSIG;  // bubblewrap reports it like that
   end.how = is_signal ? RunEnd::How::signalled : RunEnd::How::exited;
   end.code = is_signal ? code - 128 : code;
   return end;
@@ -124,7 +124,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// From the users that systemd, too, gives to programs for as long as they run.
+// From the range that systemd also uses for temporary users.
 constexpr unsigned kFirstScratchUser = 61184;
 constexpr unsigned kNumScratchUsers = 4336;
 
@@ -143,7 +143,7 @@ Words limited(const SandboxLimits& limits) {
   Words words = {"prlimit",
                  fmt::format("--cpu={}", limits.cpu_seconds),
                  fmt::format("--fsize={}", limits.file_mib << 20),
-                 "--stack=1048576",  // of each thread too, so that address space goes to data
+                 "--stack=1048576",  // of each thread too, which leaves address space for data
                  "--nofile=256",
                  "--core=0"};
   // A sanitizer reserves more address space than any limit.
@@ -151,7 +151,7 @@ Words limited(const SandboxLimits& limits) {
   return words;
 }
 
-// bubblewrap makes the folders above a path for its own user alone.
+// bubblewrap gives the folders above a path to its own user only.
 void show(Words& words, const char* how, const fs::path& path) {
   fs::path above;
   for (const fs::path& part : path.parent_path()) {
@@ -161,8 +161,8 @@ void show(Words& words, const char* how, const fs::path& path) {
   append(words, {how, path.string(), path.string()});
 }
 
-// Without root, bubblewrap needs a namespace of users; with root it needs none, and the program
-// becomes another user, since the limit on the number of processes does not bind root.
+// Without root, bubblewrap needs a user namespace. With root it does not, and the program becomes
+// another user, because root ignores the limit on the number of processes.
 Words in_bubblewrap(const std::string& bwrap) {
   Words words = {bwrap,           "--unshare-pid", "--unshare-net",
                  "--unshare-ipc", "--unshare-uts", "--die-with-parent",
@@ -188,7 +188,7 @@ Words as_owner_of(const std::string& folder) {
   return {"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs"};
 }
 
-// The command line up to the program; bwrap: its path, or empty for limits alone.
+// The command line up to the program. bwrap: its path, or empty to apply only limits.
 Words walls(const std::string& bwrap, const Words& readable, const std::string& folder,
             Folder access, const SandboxLimits& limits) {
   if (bwrap.empty()) {
@@ -231,9 +231,9 @@ const std::string& working_bwrap() {
   return path;
 }
 
-// The command line that runs `command` under the limits. In bubblewrap it reads the system's
-// programs, `readable` and `folder`, and writes nowhere but in a /tmp of its own and, if it is
-// writable, in `folder`. Where the grader is root, it runs as the folder's owner.
+// The command line that runs `command` under the limits. In bubblewrap it can read the system's
+// programs, `readable` and `folder`, and write only to a /tmp of its own and, if it is writable, to
+// `folder`. If the grader is root, it runs as the folder's owner.
 std::vector<std::string> sandboxed(const std::vector<std::string>& command,
                                    const std::vector<std::string>& readable,
                                    const std::string& folder, Folder access,
@@ -243,8 +243,8 @@ std::vector<std::string> sandboxed(const std::vector<std::string>& command,
   return words;
 }
 
-// Where the grader is root, gives the folder to a user that owns nothing else, one for each folder:
-// so a submission that starts processes without end reaches its own limit, not its neighbour's.
+// If the grader is root, gives each folder to a different user that owns nothing else. So a
+// submission that starts endless processes reaches its own limit, not its neighbour's.
 void give_to_scratch_user(const std::string& folder) {
   static std::atomic<unsigned> num_given = 0;
   if (working_bwrap().empty() || !is_root()) return;
@@ -261,7 +261,7 @@ constexpr RunLimits kCompileLimits{.seconds = 40};
 constexpr SandboxLimits kCompileSandbox{.cpu_seconds = 15, .memory_mib = 3072, .file_mib = 64};
 constexpr SandboxLimits kCheckSandbox{.cpu_seconds = 3, .memory_mib = 1024, .file_mib = 0};
 
-// As the submission's author knows its files: without the scratch folder.
+// Removes the scratch folder, so that paths look as the student knows them.
 std::string without(const std::string& folder, std::string text) {
   for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at)) {
     text.erase(at, folder.size());
@@ -306,7 +306,7 @@ std::string Workshop::build(const fs::path& source) {
   } catch (const Error& unreadable) {
     return std::string(unreadable.message());
   }
-  // Of the labs' folder the headers alone: solutions lie there, too.
+  // Only headers are copied from the labs' folder, because solutions are there too.
   const fs::path header = places_.labs / lab_.folder / (lab_.name() + ".h");
   for (const fs::path& given : {header, places_.labs / "lab.h", places_.labs / "rank.h"}) {
     fs::copy_file(given, folder / given.filename());
@@ -357,7 +357,7 @@ RunEnd Workshop::run(const lab::json& cases, const RunLimits& limits) const {
   write_file_atomically(fs::path(folder) / "inputs.json", cases.dump());
   const launch::Environment environment{
       {"PATH", "/usr/bin:/bin"}, {"LANG", "C"}, {"MALLOC_ARENA_MAX", "2"}};
-  // The program's folder is beside that of its shared libraries.
+  // The program's folder and that of its shared libraries have the same parent.
   const std::string programs = places_.host.parent_path().parent_path().string();
   const std::vector<std::string> command = {places_.host.string(), folder};
   return run_limited(sandboxed(command, {programs}, folder, Folder::read_only, kCheckSandbox),

@@ -1,6 +1,6 @@
-// Where the grader finds what it needs, in a build folder and installed; and how it runs a program
-// that may do anything: with a time limit, with limits on what it may use (prlimit), and, where
-// bubblewrap is installed and works, with files, processes and networks of its own.
+// Finds the grader's files, in a build folder or installed, and runs a program that may do
+// anything: with a time limit, with resource limits (prlimit), and, if bubblewrap is installed and
+// works, with its own files, processes and networks.
 #pragma once
 
 #include <cstddef>
@@ -43,21 +43,21 @@ struct RunEnd {
 // "exited with code 3", "crashed: Segmentation fault", "was stopped: ...".
 std::string describe(const RunEnd& end, const RunLimits& limits);
 
-// "limits" and, where it works, "bubblewrap". Throws Error{Io} where a sandboxed program could not
-// read what the grader gives it.
+// Returns "limits" and, if it works, "bubblewrap". Throws Error{Io} if a sandboxed program could
+// not read the files that the grader gives it.
 std::vector<std::string> find_sandbox(const Places& places);
 
-// One submission's scratch folder: its source is compiled there, and its checks run there. Nothing
-// of the submission's own folder is ever written to, or run.
+// One submission's scratch folder: its source is compiled there, and its checks run there. The
+// submission's own folder is never written to, and nothing in it is run.
 class Workshop {
  public:
   Workshop(const Places& places, const lab::Lab& lab);
 
-  // Compiles the source alone: the lab's header is the grader's. Returns what is wrong with it;
-  // empty: nothing.
+  // Compiles only the source; the lab's header is the grader's. Returns what is wrong with it, or
+  // an empty text.
   std::string build(const std::filesystem::path& source);
 
-  // Hands the cases to the submission, in a process of its own. REQUIRES: it was built.
+  // Gives the cases to the submission, in a process of its own. REQUIRES: build() succeeded.
   RunEnd run(const lab::json& cases, const RunLimits& limits) const;
 
  private:

@@ -38,7 +38,7 @@ std::string Library::describe(Result result) const {
   return fmt::format("error {}", static_cast<int>(result));
 }
 
-// --- processes of this machine, as /proc shows them ---
+// --- this machine's processes, from /proc ---
 
 namespace {
 
@@ -52,7 +52,7 @@ std::string user_name(uid_t user) {
   return std::to_string(user);
 }
 
-// Words that others chose: control characters would confuse a terminal.
+// Replaces control characters, which would confuse a terminal, in text of other programs.
 std::string printable(std::string text) {
   while (!text.empty() && text.back() == '\0') text.pop_back();
   for (char& c : text) {
@@ -81,11 +81,11 @@ bool are_relatives(int a, int b) {
   return descends_from(a, b) || descends_from(b, a);
 }
 
-// --- what a GPU is and does ---
+// --- facts about a GPU ---
 
 namespace {
 
-// The text that a function(args..., buffer, length) writes; empty when it fails.
+// The text that function(args..., buffer, length) writes; empty if it fails.
 template <typename... Args>
 std::string read_text(const Library& library, const char* name, Args... args) {
   char text[kTextBytes] = {};
@@ -94,7 +94,7 @@ std::string read_text(const Library& library, const char* name, Args... args) {
   return text;
 }
 
-// The number that a function(args..., &number) writes.
+// The number that function(args..., &number) writes.
 template <typename... Args>
 std::optional<unsigned> read_number(const Library& library, const char* name, Args... args) {
   unsigned number = 0;
@@ -117,8 +117,7 @@ DeviceHandle gpu_handle(const Library& library, std::size_t index) {
   return gpu;
 }
 
-// The second version tells what programs use from what the driver reserves; older libraries add
-// both.
+// The second version tells the programs' memory from the driver's; older libraries add both.
 std::optional<GpuMemory> read_memory(const Library& library, DeviceHandle gpu) {
   MemoryV2 memory{};
   memory.version = kMemoryV2;
@@ -130,12 +129,12 @@ std::optional<GpuMemory> read_memory(const Library& library, DeviceHandle gpu) {
   return GpuMemory{together.total, together.used, together.free};
 }
 
-// Absent when NVML does not say.
+// Absent if NVML does not say.
 std::optional<std::vector<GpuProcess>> read_processes(const Library& library, DeviceHandle gpu) {
   Result result = kInsufficientSize;
   unsigned count = 0;
   std::vector<ProcessInfo> infos;
-  // Processes may come between two calls, so the list is offered more room until it fits.
+  // Processes may start between two calls, so the list gets more room until it fits.
   for (unsigned room = 32; result == kInsufficientSize && room <= 1u << 16; room *= 4) {
     infos.resize(room);
     for (const char* name :
@@ -311,7 +310,7 @@ std::vector<std::vector<GpuLink>> read_links(const Library& library,
   return links;
 }
 
-// --- whether another job used the GPUs ---
+// --- did another job use the GPUs? ---
 
 ContentionProbe::ContentionProbe(std::vector<std::string> uuids) : uuids_(std::move(uuids)) {
   if (uuids_.empty()) return;
@@ -341,13 +340,13 @@ void ContentionProbe::sample() {
 std::optional<bool> ContentionProbe::verdict() const {
   if (uuids_.empty()) return false;
   if (is_blind_ || seen_.size() < uuids_.size()) return std::nullopt;
-  bool knows_numbers = false;  // this process is listed by the number that it knows
+  bool knows_numbers = false;  // this process is listed by its own number
   bool any_stranger = false;
   bool alone = true;
   for (const auto& [uuid, seen] : seen_) {
     knows_numbers = knows_numbers || seen.pids.contains(getpid());
     any_stranger = any_stranger || !seen.strangers.empty();
-    // One process alone on a GPU that this process uses is this process, by whatever number.
+    // A single process on a GPU that this process uses must be this process, whatever its number.
     alone = alone && seen.pids.size() == 1 && seen.num_last == 1;
   }
   if (knows_numbers) return any_stranger;

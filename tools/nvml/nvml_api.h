@@ -1,15 +1,15 @@
-// The part of NVML's binary interface that Lockstep calls: NVIDIA's management library, which comes
-// with the driver and says what nvidia-smi shows.
+// The part of NVML's binary interface that Lockstep calls. NVML is NVIDIA's management library,
+// which comes with the driver and provides nvidia-smi's facts.
 //
-// Declared here, so that no build needs NVIDIA's header; the library itself is loaded at run time
-// (nvml.h). Names, layouts and numbers follow the NVML API Reference,
-// docs.nvidia.com/deploy/nvml-api; functions and structs keep their version suffix, since that is
-// what fixes their layout.
+// It is declared here, so that no build needs NVIDIA's header; the library itself is loaded at run
+// time (nvml.h). Names, layouts and numbers follow the NVML API Reference,
+// docs.nvidia.com/deploy/nvml-api; functions and structs keep their version suffix, because it
+// fixes their layout.
 #pragma once
 
 namespace lockstep::nvml {
 
-// nvmlReturn_t. Others than these are printed by nvmlErrorString.
+// nvmlReturn_t. nvmlErrorString describes all other values.
 enum Result : int {
   kSuccess = 0,
   kInvalidArgument = 2,
@@ -27,7 +27,7 @@ inline constexpr unsigned long long kValueNotAvailable = ~0ull;  // NVML_VALUE_N
 struct Memory {  // nvmlMemory_t, in bytes
   unsigned long long total;
   unsigned long long free;
-  unsigned long long used;  // with what the driver keeps for itself
+  unsigned long long used;  // includes what the driver keeps for itself
 };
 
 struct MemoryV2 {  // nvmlMemory_v2_t

@@ -25,10 +25,10 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What a step leaves behind.
+// The results of a step.
 struct StepOutput {
   std::vector<Tensor> losses;  // by local rank
-  Tensor grad_norm;            // before clipping; undefined where nobody wants it
+  Tensor grad_norm;            // before clipping; undefined if no one asks for it
 };
 
 // The steps of an epoch have the same rows but for the last one, whose batch may be smaller: a
@@ -59,7 +59,7 @@ struct CapturedSteps {
     return is_full ? full : last;
   }
 
-  // Where batches are put, by local rank.
+  // The inputs of the graphs, by local rank.
   std::vector<Tensor> x;       // [rows, features]
   std::vector<Tensor> labels;  // [rows] int64, of a text [rows, tokens]
   Step full;

@@ -16,7 +16,7 @@
 
 namespace lockstep::tools {
 
-// What is said of a step.
+// One step's report.
 struct LoggedStep {
   std::size_t step = 0;
   double loss = 0;  // the mean over all ranks' rows
@@ -38,12 +38,12 @@ struct TrainingObserver {
   std::function<void(const LoggedStep& line)> on_line;
   std::size_t lines_every = 0;
   std::string log_path;  // a JSON line per step; empty: none
-  // Whether the run is compared with one device's while it goes on (tools/verdict/rank_checks.h);
-  // neither times nor breakdown contain it.
+  // Compares the run with one device's while it goes on (tools/verdict/rank_checks.h); neither
+  // times nor breakdown include that.
   Checks checks = Checks::off;
 };
 
-// The machine whose times a result has, where it was acted out (slow_motion.h).
+// The machine that a result's times belong to, if it was acted out (slow_motion.h).
 struct ActedOut {
   std::string topology;
   std::string device;  // of which the topology has several
@@ -52,7 +52,7 @@ struct ActedOut {
   double put_off = 0;
 };
 
-// Of a run. Times are wall times of rank 0, or, acted out, those divided by the factor.
+// The result of a run. Times are wall times of rank 0, divided by the factor if it was acted out.
 struct TrainingResult {
   // From the loop:
   nn::StateDict weights;
@@ -63,7 +63,7 @@ struct TrainingResult {
   // Fraction of the test rows, after each epoch; of an acted run after the last one alone. Empty
   // where there are none.
   std::vector<double> epoch_accuracy;
-  // Of a text in its place: the mean loss over the validation tokens.
+  // For a text, instead of accuracy: the mean loss over the validation tokens.
   std::vector<double> epoch_validation_loss;
   std::optional<RunFindings> findings;  // where checks were asked for
 

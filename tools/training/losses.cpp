@@ -10,7 +10,7 @@
 namespace lockstep::tools {
 namespace {
 
-// The name of the first one with a value that is not a finite number; empty where there is none.
+// The name of the first tensor with a value that is not finite; empty if there is none.
 std::string first_not_finite(const nn::StateDict& weights) {
   for (const auto& [name, tensor] : weights) {
     if (!is_floating_point(tensor.dtype())) continue;
@@ -33,7 +33,7 @@ void LossLog::push(std::size_t step, std::size_t num_rows, const Tensor& sum) {
   pending.loss = {step, num_rows, 0};
   if (!pending.pinned.defined() || pending.pinned.dtype() != sum.dtype()) {
     pending.pinned = Tensor::empty_pinned({}, sum.dtype());
-    pending.pinned.storage()->record_use(sum.stream());  // an error may leave copies on their way
+    pending.pinned.storage()->record_use(sum.stream());  // an error may leave copies under way
   }
   runtime::copy_on_cuda_stream(sum.stream(), pending.pinned.raw(), sum.raw(), sum.num_bytes());
   pending.arrived = sum.stream().record();

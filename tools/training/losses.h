@@ -1,8 +1,8 @@
-// The losses of the steps, read without making the device wait.
+// Reads the losses of the steps without making the device wait.
 //
-// Reading a loss at once would stop the host until the GPU has done the whole step. So each loss is
-// sent to pinned host memory behind its step and looked at when it has arrived, at most kMaxLate
-// steps later. On the CPU it is there already.
+// Reading a loss at once would stop the host until the GPU has finished the whole step. So each
+// loss is copied to pinned host memory after its step, and looked at when it has arrived, at most
+// kMaxLate steps later. On the CPU it is there at once.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace lockstep::tools {
 
-// A step's loss on this rank: the sum over its rows, of a text over its tokens.
+// A step's loss on this rank: the sum over its rows; for a text, over its tokens.
 struct StepLoss {
   std::size_t step = 0;
   std::size_t num_rows = 0;
@@ -33,7 +33,7 @@ class LossLog {
  public:
   static constexpr std::size_t kMaxLate = 16;
 
-  // on_loss is called once per step, in order; what it throws, push() and drain() throw.
+  // on_loss is called once per step, in order; push() and drain() pass its exceptions on.
   explicit LossLog(std::function<void(const StepLoss&)> on_loss) : on_loss_(std::move(on_loss)) {}
 
   // sum: one element. Reports this step or earlier ones.
@@ -56,8 +56,8 @@ class LossLog {
   std::size_t num_reported_ = 0;
 };
 
-// The mean losses of a run, thinned: each point is the mean over so many steps, the last perhaps
-// over fewer.
+// The mean losses of a run, thinned: each point is the mean over steps_per_point steps; the last
+// may have fewer.
 struct ThinnedLosses {
   static constexpr std::size_t kMostPoints = 256;
 
@@ -73,7 +73,8 @@ class LossCurve {
   // Adds a rank's loss. Steps may come in any order.
   void add(const StepLoss& loss);
 
-  // Sums of the losses, then numbers of rows, point by point: ranks add these up before means().
+  // The sums of the losses, then the numbers of rows, point by point. Ranks add these up before
+  // means().
   const std::vector<double>& sums_and_rows() const { return sums_and_rows_; }
   ThinnedLosses means(const std::vector<double>& sums_and_rows) const;
 
@@ -82,12 +83,13 @@ class LossCurve {
   std::vector<double> sums_and_rows_;
 };
 
-// Throws Error{Numeric} naming step and rank unless the loss is a finite number, and of the model
-// the first parameter that is not, which may be later by the steps that a device is ahead.
+// Throws Error{Numeric} that names step and rank if the loss is not finite, and the first parameter
+// of the model that is not. The device may be some steps ahead, so the parameter may be from a
+// later step.
 void require_finite(const StepLoss& loss, int rank, const nn::Module& model,
                     std::string_view consequence);
 
-// The same of weights after the last of so many steps. REQUIRES: they are on the CPU.
+// The same for weights after the last of num_steps steps. REQUIRES: they are on the CPU.
 void require_finite(const nn::StateDict& weights, std::size_t num_steps,
                     std::string_view consequence);
 

@@ -200,7 +200,7 @@ LocalModels make_rank_model(const TrainingTask& task, Device device,
   models.communicator = &communicator;
   const std::shared_ptr<nn::Module> model = make_model(task, device);
   models.ranks.push_back({communicator.rank(), model, model, {device}});
-  // What the ranks agree on, and rank 0's weights, are sent once, and not in every step.
+  // These messages are sent once, not in every step, so they do not count.
   const trace::UncountedScope before_the_steps({communicator.rank()});
   if (task.summation == Summation::bitwise) {  // its gradients are reduced in a fixed order instead
     parallel::broadcast_model(*model, communicator);

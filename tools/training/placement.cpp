@@ -62,7 +62,7 @@ std::string existing(DeviceType type) {
                     : fmt::format("{}:0 to {}:{} do", name, name, count - 1);
 }
 
-// What to do about a logical GPU that does not exist.
+// Suggests what to do about a logical GPU that does not exist.
 std::string virtual_hint(DeviceType type, std::size_t count) {
   if (type == DeviceType::cpu) return {};
   return fmt::format(

@@ -1,4 +1,4 @@
-// Where a task is trained: how many devices, which, and what a person is told about them.
+// Decides where a task is trained: how many devices, which, and what a person is told about them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ std::string_view to_string(Mode mode);
 struct DevicePlacement {
   Mode mode = Mode::single;
   std::vector<Device> devices = {};
-  // Where the devices are those of other processes too, which alone know them.
+  // Set if the devices also belong to other processes, which alone know them.
   std::optional<std::size_t> num_physical = std::nullopt;
 };
 

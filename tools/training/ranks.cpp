@@ -114,7 +114,7 @@ TrainingResult train_here(const TrainingTask& task, const DevicePlacement& place
   return result;
 }
 
-// What one rank of a job says of itself at the end.
+// A rank's report at the end of its job.
 std::string summarize(const RankJob& job, const MemoryWatch& memory, double cpu_seconds) {
   const runtime::LogicalDevice& device = runtime::logical_device(job.device);
   const std::string host = comm::host_identity();
@@ -156,7 +156,7 @@ TrainingTask first_steps(TrainingTask task) {
   return task;
 }
 
-// What the rows that are warmed up for have: so an error in the first steps has the same words.
+// Turns checks on, as for the rows themselves, so that an error in the first steps reads the same.
 TrainingObserver checked() {
   TrainingObserver observer;
   observer.checks = Checks::on;

@@ -18,7 +18,7 @@ trace::RecordOptions record_options(const TrainingTask& task, std::size_t num_de
 TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
                      const TrainingObserver& observer = {});
 
-// What rank 0 knows of a job at the end. The other ranks have nothing.
+// The result of a job on rank 0. The other ranks have nothing.
 struct JobResult {
   TrainingResult result;
   trace::Recording recording;            // of all ranks, where recording was on

@@ -32,7 +32,7 @@ slow_motion::MachineOptions machine_options(const TrainingTask& task,
   return options;
 }
 
-// A step, or several: what they take here and on the modelled machine.
+// The time of one or several steps, here and on the modelled machine.
 struct StepTime {
   double real_seconds = 0;
   double modelled_seconds = 0;
@@ -68,11 +68,12 @@ StepTime rehearse(TrainingTask task, const DevicePlacement& placement, const Tra
           (last.num_kernels - first.num_kernels) / steps};
 }
 
-// So large that the cores are at work about half of the time. Rounded up to two digits: "1 : 40".
+// Makes the factor so large that the cores work about half of the time; two digits, rounded up: "1
+// : 40".
 double choose_factor(const StepTime& step) {
   constexpr double kHeadroom = 2.5;
-  constexpr double kWakeSeconds = 30e-6;  // what a kernel's thread costs to sleep and wake up
-  constexpr double kShortestStep = 5e-3;  // what a thread is late by does not count in that
+  constexpr double kWakeSeconds = 30e-6;  // a kernel's thread needs so long to sleep and wake up
+  constexpr double kShortestStep = 5e-3;  // in so long a step, a late thread does not matter
   const auto cores = static_cast<double>(runtime::num_cores());
   const double real = std::max(
       kShortestStep, kHeadroom * (step.real_seconds + step.num_kernels * kWakeSeconds / cores));
@@ -89,7 +90,7 @@ double seconds_of(const trace::Interval& interval) {
   return 1e-9 * static_cast<double>(interval.end_ns - interval.begin_ns);
 }
 
-// When devices did what is meant.
+// The times at which the devices worked on such spans.
 template <typename IsMeant>
 trace::IntervalSet device_times(const trace::Recording& recording, const IsMeant& is_meant) {
   std::vector<trace::Interval> times;
@@ -105,7 +106,7 @@ double share_of(const trace::Interval& interval, const trace::IntervalSet& set) 
   return 1e-9 * static_cast<double>(trace::total_ns(inside)) / seconds_of(interval);
 }
 
-// A step of a device, and the share of it for which the cores could not follow.
+// A step of a device, and the share of it during which the cores could not keep up.
 struct ActedStep {
   trace::Span span;
   double late = 0;
@@ -123,7 +124,7 @@ std::vector<ActedStep> steps_of(const trace::Recording& recording, int track,
   return steps;
 }
 
-// Those in which no device was late; all, if there is none.
+// The steps in which no device was late; all steps if there are none.
 std::vector<trace::Span> punctual(std::span<const ActedStep> steps) {
   std::vector<trace::Span> all;
   std::vector<trace::Span> chosen;
@@ -134,8 +135,8 @@ std::vector<trace::Span> punctual(std::span<const ActedStep> steps) {
   return chosen.empty() ? all : chosen;
 }
 
-// Each epoch as all its steps, each as long as the mean of the punctual ones: what lies between
-// steps, such as a check, is no part of it.
+// Each epoch is as long as its number of steps times the mean punctual step: work between steps,
+// such as a check, does not belong to it.
 std::vector<double> epoch_seconds(std::span<const ActedStep> steps, std::size_t steps_per_epoch) {
   std::vector<double> epochs;
   for (std::size_t begin = 0; begin < steps.size(); begin += steps_per_epoch) {
@@ -165,7 +166,7 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
     const trace::IntervalSet kernels = device_times(recording, [&](const trace::Span& span) {
       return span.rank == track && slow_motion::is_kernel(span);
     });
-    // A rank begins each step when it can; DataParallel's devices have the same steps.
+    // In ddp each rank begins its steps when it can; DataParallel's devices share the same steps.
     const bool has_own_steps = placement.mode == Mode::ddp;
     const std::vector<trace::Span> steps =
         punctual(has_own_steps ? steps_of(recording, track, late) : first_steps);
@@ -229,7 +230,7 @@ TrainingResult act_out(
   slow_motion::MachineOptions options = machine_options(task, placement);
   const StepTime step = rehearse(task, placement, train);
   options.factor = task.slow_motion->factor.value_or(choose_factor(step));
-  // What a thread is late by in one part of a step it makes up for in another, or in the next ones.
+  // A thread that is late in one part of a step catches up in another part, or in the next steps.
   constexpr double kPatientSteps = 3;
   options.patience =
       std::max(options.patience,

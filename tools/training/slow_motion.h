@@ -1,4 +1,4 @@
-// Training acted out: --act-as TOPOLOGY, --slow-motion FACTOR and --watch.
+// Acts a training out: --act-as TOPOLOGY, --slow-motion FACTOR and --watch.
 #pragma once
 
 #include <functional>
@@ -12,10 +12,10 @@
 
 namespace lockstep::tools {
 
-// What the flags say.
+// The meaning of these flags.
 struct SlowMotion {
   predict::Topology topology;
-  std::optional<double> factor;  // absent: as little as the cores that are here can follow
+  std::optional<double> factor;  // absent: the smallest that the cores here can follow
   bool is_watched = false;
 };
 
@@ -23,17 +23,16 @@ struct SlowMotion {
 // predict::find_topology() does.
 std::shared_ptr<const SlowMotion> read_slow_motion(const TrainingFlags& flags);
 
-// Throws Error{Usage} for a device that the topology does not have.
+// Throws Error{Usage} for a device that the topology lacks.
 void require_on_stage(const TrainingFlags& flags, const std::vector<Device>& devices);
 
-// "acted out: 8 x TITAN X (Pascal) of titanx-pascal-dual-root-8, ...": what a reader of times has
-// to know; empty without --act-as.
+// "acted out: 8 x TITAN X (Pascal) of titanx-pascal-dual-root-8, ...": a note that goes with the
+// times; empty without --act-as.
 std::string slow_motion_note(const TrainingTask& task);
 
 // Runs train(task, observer) while the machine is acted out, and divides its times by the factor.
-// Where the task names no factor, a few steps are first run unpaced, to see how long the cores
-// need for what the machine would do: then the factor is such that they are at work about half of
-// the time.
+// If the task has no factor, a few unpaced steps first show how long the cores need for the
+// machine's work; the factor then lets them work about half of the time.
 TrainingResult act_out(
     const TrainingTask& task, const DevicePlacement& placement, const TrainingObserver& observer,
     const std::function<TrainingResult(const TrainingTask&, const TrainingObserver&)>& train);

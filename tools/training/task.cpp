@@ -84,7 +84,7 @@ nn::ModelData data_for(const nn::ModelSpec& spec, const Shape& image, std::size_
   return {is_image ? image : Shape{num_features}, num_classes, values};
 }
 
-// Weights, gradients, momentum and the weights that are kept as the result, on every device.
+// Counts weights, gradients, momentum and the weights kept as the result, on every device.
 void require_memory_for(const nn::ModelSpec& spec, const nn::ModelData& data, DType dtype,
                         std::size_t num_devices) {
   const double num_bytes = 4 * nn::count_parameters(spec, data) *
@@ -96,7 +96,7 @@ std::shared_ptr<nn::Module> model_on_host(const TrainingTask& task) {
   return nn::make_model(task.model, task.model_data(), task.seed, task.dtype);
 }
 
-// Says, once for a job, what it took off; nothing where the names fit as they are.
+// Says once per job which prefix it removed; says nothing if the names fit.
 void strip_prefix_of_weights(TrainingTask& task, const std::string& path) {
   const std::shared_ptr<nn::Module> model = model_on_host(task);
   const std::string prefix = nn::find_prefix(*task.initial_weights, *model);
@@ -114,7 +114,7 @@ void take_gpt_weights(TrainingTask& task, const nn::ModelSpec& model) {
   }
 }
 
-// Found out here rather than by the first rank that looks.
+// Checked here, so that not every rank has to find it out.
 void require_loadable(const TrainingTask& task) {
   if (!task.initial_weights) return;
   const std::shared_ptr<nn::Module> model = model_on_host(task);
@@ -168,7 +168,7 @@ void take_accumulation(TrainingTask& task, const TrainingFlags& flags) {
           task.accumulate, task.batch, task.batch);
 }
 
-// A graph repeats what was captured, and the host has no part in it.
+// A graph repeats what it captured, without the host.
 void require_fitting_graph(const TrainingFlags& flags) {
   require(resolve_device_type(flags) == DeviceType::cuda, ErrorCode::Usage, "--graph",
           "captures a step on CUDA devices; leave it out on the CPU");
@@ -282,7 +282,7 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   const nn::ModelSpec spec = nn::parse_model(task.model);
   const nn::ModelData data =
       data_for(spec, row.image, row.num_features, row.num_classes, row_values(dataset.is_text()));
-  // Windows of a cnn are compared with the images once these are known.
+  // The windows of a cnn are checked against the images later, when these are known.
   if (spec.kind != nn::ModelSpec::Kind::cnn) {
     require_memory_for(spec, data, task.dtype, num_devices);
   }

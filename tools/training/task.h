@@ -1,4 +1,4 @@
-// What is trained: the resolved meaning of the training flags, but for the devices.
+// The task to train: the resolved meaning of the training flags, without the devices.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct OptimizerSettings {
   double learning_rate = 0.1;
   double momentum = 0.9;
   double weight_decay = 0;
-  // matrices: no vector decays, as GPTs are trained.
+  // matrices: vectors do not decay, as is usual for GPTs.
   enum class Decays { all, matrices } decays = Decays::all;
   optim::SgdOptions::Kind momentum_kind = optim::SgdOptions::Kind::plain;
   optim::Schedule schedule;
@@ -50,7 +50,7 @@ struct TrainingTask {
   std::size_t num_steps = 0;
   std::uint64_t seed = 0;
   data::Shuffle shuffle = data::Shuffle::on;
-  data::Augmentation augmentation;  // of training images
+  data::Augmentation augmentation;  // for training images
   Sampler sampler = Sampler::exact;
   Summation summation = Summation::plain;
   parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all
@@ -58,10 +58,10 @@ struct TrainingTask {
   std::optional<nn::StateDict> initial_weights;
   std::optional<CheckpointPlan> checkpoints;
   nlohmann::ordered_json settings;            // for the checkpoints
-  std::shared_ptr<const Checkpoint> resumed;  // where the run goes on; nullptr: at its beginning
+  std::shared_ptr<const Checkpoint> resumed;  // where the run continues; nullptr: it starts afresh
   std::size_t first_step() const { return resumed ? resumed->step : 0; }
 
-  // graph: a whole step is captured once and then launched by one call (CUDA).
+  // graph: a whole step is captured once and then launched by a single call (CUDA).
   enum class Launching { op_by_op, graph } launching = Launching::op_by_op;
 
   plan::AllReducePlan all_reduce_plan = plan::AllReducePlan::automatic;
@@ -70,45 +70,46 @@ struct TrainingTask {
   double comm_timeout_seconds = 30;
   std::vector<std::size_t> bucket_byte_limits;
 
-  // Each device normalises by the statistics of its own rows, so weights are not one device's.
+  // True if each device normalises by its own rows' statistics, so that weights differ from one
+  // device's.
   bool has_own_statistics() const;
-  // The rows that the model takes: images, or features.
+  // The rows that the model takes: images or features.
   nn::ModelData model_data() const;
   Shape batch_shape(std::size_t num_rows) const;  // of x: [num_rows, ...]
   DType batch_dtype() const;                      // of x
-  Shape label_shape(std::size_t num_rows) const;  // [num_rows], of a text [num_rows, tokens]
+  Shape label_shape(std::size_t num_rows) const;  // [num_rows]; for a text [num_rows, tokens]
   bool is_text() const { return data->train.is_text(); }
   std::size_t steps_per_epoch() const;
-  std::size_t num_epochs() const;  // the last one may be cut short by num_steps
+  std::size_t num_epochs() const;  // num_steps may cut the last one short
   // --batch, or all training rows if there are fewer.
   std::size_t rows_of_full_batch() const;
 };
 
-// Reads the flags' words. Throws Error{Usage} for contradictions and unknown names, Error{Io} for
-// data and weights that cannot be read, and for output paths that cannot be written: all before
-// training starts.
+// Resolves the flags. Throws Error{Usage} for contradictions and unknown names, and Error{Io} for
+// data and weights that cannot be read and output paths that cannot be written: all before training
+// starts.
 TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices);
 
-// Its parts, for ranks that are processes. read_task looks at the words alone, and starts no
-// thread (but for --graph); load_task reads data and weights. Outputs are rank 0's.
+// The parts of make_task(), for ranks that are processes. read_task only looks at the flags and
+// starts no thread (except for --graph); load_task reads data and weights. Only rank 0 has outputs.
 TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices);
 void load_task(TrainingTask& task, const TrainingFlags& flags);
 void require_writable_outputs(const TrainingFlags& flags);
 
-// The same task with another batch, and as many steps as the flags ask for with that. REQUIRES: its
-// data was loaded.
+// The task with another batch, and with as many steps as the flags ask for at that batch. REQUIRES:
+// its data is loaded.
 TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size_t batch);
 
 Shape batch_shape(const nn::ModelData& data, std::size_t num_rows);  // of x: [num_rows, ...]
 
-// The rows for which a model is made without data: of --dataset, in its usual sizes; where that is
-// empty, of a perceptron's own sizes, or the digits' images.
-// Throws Error{Usage} as parse_model(), parse_dataset() and require_model_fits(), and for weights,
-// gradients and momentum that do not fit into memory.
+// The rows for which a model is made without data: those of --dataset in its usual sizes; if that
+// is empty, a perceptron's own sizes, or the digits' images.
+// Throws Error{Usage} as parse_model(), parse_dataset() and require_model_fits() do, and for
+// weights, gradients and momentum that do not fit into memory.
 nn::ModelData rows_for(const std::string& model, const std::string& dataset);
 
-// Why weights under --sampler torch differ from those of one device, and, unless rows keep the
-// file's order, from PyTorch's; empty under exact.
+// Says why weights under --sampler torch differ from one device's, and, unless rows keep the file's
+// order, from PyTorch's; empty under exact.
 std::string torch_sampler_note(const TrainingTask& task);
 
 }  // namespace lockstep::tools

@@ -43,7 +43,7 @@ std::uint64_t hash_bytes(std::uint64_t hash, const std::byte* bytes, std::size_t
   return hash;
 }
 
-// JSON readers keep numbers below 2^53 exactly.
+// JSON readers hold numbers below 2^53 exactly.
 std::uint64_t finish(std::uint64_t hash) {
   return mix(hash) >> 12;
 }
@@ -124,7 +124,7 @@ std::string line_of(const json& event) {
   return event.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-// Where this process stands among its host's ranks, as its launcher says.
+// This process's place among its host's ranks, from its launcher.
 std::string first_line() {
   return line_of({{"event", "process"},
                   {"process", ::getpid()},
@@ -133,7 +133,7 @@ std::string first_line() {
                   {"local_world_size", variable("LOCAL_WORLD_SIZE")}});
 }
 
-// The file of this process; after a fork another one.
+// The file of this process; a fork opens its own.
 class File {
  public:
   void write(const std::string& line) {

@@ -41,7 +41,7 @@ void Calls::begin(const trace::Call& call) {
   const std::uint64_t number = write_event("call", record, rank_of(call.group, call.rank));
   const std::lock_guard lock(mutex_);
   std::deque<Kept>& mine = by_rank_[{call.group, call.rank}];
-  if (!call.is_async && !is_message) {  // it runs behind those before it
+  if (!call.is_async && !is_message) {  // it runs after those before it
     for (auto kept = mine.rbegin(); kept != mine.rend() && !kept->is_waited_for; ++kept) {
       kept->is_waited_for = true;
     }
@@ -103,7 +103,7 @@ Calls::Traffic Calls::traffic_since(const Rank& rank, std::uint64_t number) cons
 
 namespace {
 
-constexpr std::size_t kMostPasses = 4096;  // that are remembered
+constexpr std::size_t kMostPasses = 4096;  // passes that are remembered
 
 thread_local std::vector<std::uint64_t> batch_rows;
 
@@ -151,7 +151,7 @@ void Gradients::begin_backward(std::uint64_t number, const LossRecord& loss,
   pass(number).losses.back().upstream = scalar_of(upstream, 1);
 }
 
-// Starts a leaf anew, and remembers whether a gradient was lost.
+// Resets a leaf, and remembers whether a gradient was lost.
 void Gradients::clear(Leaf& leaf) {
   const bool is_lost = !leaf.was_used && !leaf.gradient.parts.empty();
   const bool was_discarded = is_lost || (!leaf.was_used && leaf.gradient.was_discarded);
@@ -167,7 +167,7 @@ void Gradients::arrive(const trace::LeafGradient& told) {
   const std::lock_guard lock(mutex_);
   Leaf& held = leaves_[told.leaf];
   if (is_fresh) clear(held);
-  if (held.was_used) {  // a step came between, and it was not cleared
+  if (held.was_used) {  // a step came between, without clearing it
     held.gradient = {};
     held.gradient.holds_used_one = adds;
     held.was_used = false;

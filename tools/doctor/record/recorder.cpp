@@ -15,16 +15,17 @@ using nlohmann::json;
 using trace::Moment;
 using trace::OptimizerStep;
 
-// Steps that are told one by one, and how often after them: every rank tells the same ones.
+// Each of the first kToldSteps steps is recorded, later every kToldLater-th: the same on every
+// rank.
 constexpr std::uint64_t kToldSteps = 256;
 constexpr std::uint64_t kToldLater = 64;
-constexpr int kMostScheduled = 1000;  // learning rates that a thread asked for
+constexpr int kMostScheduled = 1000;  // learning rates per thread
 
-// The calling thread's, since its last step.
+// Of the calling thread, since its last step.
 thread_local bool was_clipped = false;
 thread_local std::map<const void*, std::uint64_t> buffers;
 
-// The objects of the replicas that the calling thread is inside of, as they were before.
+// The objects of the replicas that the calling thread is running, as they were before.
 using Objects = std::vector<std::vector<std::byte>>;
 thread_local std::vector<Objects> replicas;
 
@@ -72,7 +73,7 @@ void Recorder::leaf_gradient(const trace::LeafGradient& gradient) {
 }
 
 void Recorder::step(const OptimizerStep& step, Moment moment) {
-  if (moment == Moment::made) {  // maybe at the address of one that is gone; so its parameters
+  if (moment == Moment::made) {  // it may be at the address of one that is gone
     for (const OptimizerStep::Parameter& parameter : step.parameters) {
       if (!parameter.has_gradient) gradients_.forget(parameter.leaf);
     }
@@ -176,8 +177,8 @@ void Recorder::call(const trace::Call& call, Moment moment) {
   if (moment == Moment::waited) calls_.wait(call.memory.data, call.sequence);
 }
 
-// Parameters, buffers and children stand outside of an object, so what differs afterwards is a
-// member that forward() writes: it is lost with the replica.
+// Parameters, buffers and children lie outside of an object. So if its bytes differ afterwards,
+// forward() wrote to a member, and the value is lost with the replica.
 void Recorder::replica(Device device, std::span<const trace::ReplicaModule> modules,
                        Moment moment) {
   if (moment == Moment::begins) {
@@ -199,7 +200,7 @@ void Recorder::replica(Device device, std::span<const trace::ReplicaModule> modu
 }
 
 void Recorder::fact(std::string_view name, std::initializer_list<trace::Field> fields) {
-  if (name == "clipped") {  // part of the next step
+  if (name == "clipped") {  // belongs to the next step
     was_clipped = true;
     return;
   }
@@ -226,7 +227,7 @@ bool install() {
 }  // namespace
 }  // namespace lockstep::record
 
-// recorder.h says who asks for it.
+// recorder.h says what refers to it.
 extern "C" {
 bool lockstep_recorder = lockstep::record::install();
 }

@@ -1,16 +1,16 @@
-// Writes down what a program does, for `lockstep doctor` to judge: an observer of the engine
-// (engine/trace/observer.h) that a program has when LOCKSTEP_AUDIT names a folder as it starts.
+// Records what a program does, for `lockstep doctor` to judge: an observer of the engine
+// (engine/trace/observer.h), installed if LOCKSTEP_AUDIT names a folder when the program starts.
 //
-// The doctor examines any program that links the engine, so each of them has to hold this code. No
-// source of the engine sees to it, but the build does:
+// The doctor examines any program that links the engine, so each of them must contain this code.
+// The build sees to that, not the engine's sources:
 //   CMakeLists.txt   compiles this folder into the library lockstep_trace, which all of the engine
-//                    links, and lets whoever links it ask the linker for lockstep_recorder
+//                    links, and makes every program ask the linker for lockstep_recorder
 //   recorder.cpp     defines that symbol, and so installs the recorder before main()
 //
-// An optimizer's step is the event that tells most: for each parameter hashes of its weight before
-// and after, the sketch of the gradient that was used and of what each backward pass of this rank
-// had made of it, and which communication moved it since the step before. So the records of all
-// ranks say whether the gradient was that of all their rows.
+// An optimizer's step tells most: for each parameter, hashes of its weight before and after, the
+// sketches of the gradient that it used and of the gradient from each backward pass of this rank,
+// and the communication that moved it since the step before. So the records of all ranks show if
+// the gradient came from all their rows.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class Recorder final : public trace::Observer {
     std::uint64_t id = 0;
     std::uint64_t num_steps = 0;
     std::uint64_t last_event = 0;  // of the step before
-    bool is_told = true;           // the step that has begun; later ones are told now and then
+    bool is_told = true;           // false if the current step is not recorded
     StepRecord begun;
   };
 
@@ -57,7 +57,7 @@ class Recorder final : public trace::Observer {
 
   Calls calls_;
   Gradients gradients_;
-  std::mutex mutex_;  // guards what follows, but for the entry of an optimizer that is stepping
+  std::mutex mutex_;  // guards the members below, except the entry of an optimizer that is stepping
   std::uint64_t num_optimizers_ = 0;
   std::unordered_map<const void*, Optimizer> optimizers_;  // entries stay where they are
 };

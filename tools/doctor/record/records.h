@@ -1,5 +1,5 @@
-// What a process writes down about its optimizer's steps, calls and replicas. The recorder fills
-// these structs, and the doctor reads the same ones; their members' names are the keys of the JSON.
+// A process's records of its optimizer's steps, calls and replicas. The recorder fills these
+// structs, and the doctor reads the same ones; the names of their members are the keys of the JSON.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::record {
 
-// Who did it, and when. Numbers count the events of one process.
+// The rank and the time of an event. Numbers count the events of one process.
 struct Origin {
   std::uint64_t process = 0;
   std::uint64_t number = 0;
@@ -25,10 +25,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Origin, process, number, group, rank, world_s
 struct LossRecord {
   std::uint64_t num_rows = 0;
   bool is_mean = true;                // or the sum over rows
-  double upstream = 1;                // what backward began with: the factor on this loss
-  double value = 0;                   // NaN where it is not known
-  std::vector<std::uint64_t> hashes;  // of its rows; empty where they are not known
-  std::vector<std::uint64_t> labels;  // of its rows; empty where they are not int64
+  double upstream = 1;                // the factor on this loss with which backward began
+  double value = 0;                   // NaN if unknown
+  std::vector<std::uint64_t> hashes;  // of its rows; empty if unknown
+  std::vector<std::uint64_t> labels;  // of its rows; empty if they are not int64
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LossRecord, num_rows, is_mean, upstream, value, hashes, labels)
 
@@ -48,10 +48,10 @@ struct ParameterRecord {
   Sketch used{};                 // the gradient that the step used
   std::uint64_t arrived = 0;     // number of the event: the last gradient arrived
   std::uint64_t moved = 0;       // number of the event: communication began with it; 0: none
-  std::uint64_t unfinished = 0;  // the same of one that nobody waited for
+  std::uint64_t unfinished = 0;  // the same for a call without a wait
   std::uint64_t weight_moved = 0;
   bool was_discarded = false;     // some of the gradient was cleared before a step used it
-  bool holds_used_one = false;    // added to a gradient that a step had used already
+  bool holds_used_one = false;    // true if it was added to a gradient that a step had used
   std::vector<PartRecord> parts;  // since the gradient was cleared
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ParameterRecord, leaf, shape, num_elements, has_gradient, before,
