@@ -31,8 +31,8 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 
 // --- files that PyTorch's torch.save wrote: Python objects, which only Python can read ---
 
-// A zip archive that begins with "NAME/data.pkl", as torch.save writes since PyTorch 1.6, or the
-// pickle of protocol 2 that it wrote before, with a magic number of ten bytes.
+// True for a zip archive that begins with "NAME/data.pkl", which torch.save writes since PyTorch
+// 1.6, and for the pickle of protocol 2 that it wrote before, with a magic number of ten bytes.
 bool is_torch_file(std::string_view start) {
   constexpr std::string_view kLegacy = "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.";
   constexpr std::string_view kZipEntry = "PK\x03\x04";
@@ -44,8 +44,8 @@ bool is_torch_file(std::string_view start) {
   return start.substr(kZipNameAt, length).ends_with("/data.pkl");
 }
 
-// The shell command that converts such a file. weights_only: it runs nothing that stands in the
-// file. clone: tied weights share memory, which safetensors refuses.
+// The shell command that converts such a file. weights_only: nothing in the file is executed.
+// clone: tied weights share memory, which safetensors refuses.
 std::string torch_file_conversion(const std::filesystem::path& path) {
   std::filesystem::path converted = path;
   converted.replace_extension(".safetensors");
@@ -58,7 +58,7 @@ std::string torch_file_conversion(const std::filesystem::path& path) {
       shell_quoted(path.string()), shell_quoted(converted.string()));
 }
 
-// The commonest other file of weights: say how it becomes one of these.
+// Explains how to convert the most common other file of weights.
 void require_no_torch_file(InputFile& file, const std::filesystem::path& path) {
   std::array<char, 128> start{};
   const std::size_t num_read = file.read(std::as_writable_bytes(std::span(start)));
@@ -96,7 +96,7 @@ constexpr std::array<std::pair<DType, std::string_view>, 7> kDTypeNames = {{
     {DType::uint8, "U8"},
 }};
 
-// Types that Lockstep lacks, with the bytes of an element. Arrays of these are left out.
+// Types that Lockstep lacks, with the bytes of an element. Such arrays are left out.
 constexpr std::array<std::pair<std::string_view, std::size_t>, 8> kOtherTypes = {{
     {"BOOL", 1},
     {"I8", 1},
@@ -178,10 +178,10 @@ HeaderEntry read_entry(const std::string& name, const Json& entry, const std::st
   return {name, type.dtype, Shape(sizes), offsets[0], offsets[1]};
 }
 
-// Reads entry after entry and keeps none of their JSON, so that memory and time grow with the text
-// alone, however it is nested.
+// Reads entry after entry and keeps no JSON, so that memory and time grow only with the text, not
+// with its nesting.
 Header parse_entries(std::string_view text, const std::string& file) {
-  constexpr int kDeepest = 4;  // whatever is nested deeper is dropped: it is an error anyway
+  constexpr int kDeepest = 4;  // deeper values are dropped: they are an error anyway
   Header header;
   std::string name;
   std::array<std::unordered_set<std::string>, 2> names;  // of entries; of the fields of one entry
@@ -251,7 +251,7 @@ Header read_header(InputFile& file) {
   std::string json(length, '\0');
   file.read_exactly(std::as_writable_bytes(std::span(json)));
   expect(json.starts_with('{'), file.name(), "the header is not a JSON object");
-  // The parser takes a NUL for the end of the text.
+  // The parser would stop at a NUL.
   const std::size_t nul = json.find('\0');
   expect(nul == std::string::npos, file.name(), "the header is not valid JSON (a NUL at byte {})",
          nul);

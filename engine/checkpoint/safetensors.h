@@ -1,4 +1,4 @@
-// Arrays in a file: the safetensors format.
+// Reads and writes arrays in the safetensors format.
 //
 //   8 bytes   N, the header's length, little-endian
 //   N bytes   JSON: {"name": {"dtype": "F32", "shape": [10, 3], "data_offsets": [0, 120]}, ...,
@@ -31,7 +31,7 @@ struct NamedArray {
   std::vector<std::byte> bytes;
 };
 
-// The same, without owning the bytes.
+// The same, for writing: it does not own the bytes.
 struct NamedArrayView {
   std::string_view name;
   DType dtype = DType::float32;
@@ -45,26 +45,26 @@ struct ArrayFile {
   std::vector<NamedArray> arrays;  // in the order of their bytes in the file
   Metadata metadata;
 
-  // The array by that name, or nullptr.
+  // The array of that name, or nullptr.
   const NamedArray* find(std::string_view name) const;
 };
 
 // Writes the arrays, widest elements first so that all are aligned, else in the given order.
 // Files:  atomic (core/files.h): path holds the old content or the new, whatever happens.
-// Throws: Error{Io} when path cannot be written; Error{Usage} for a name that stands twice, is
-//         "__metadata__" or is not UTF-8; Error{Shape} when bytes and shape do not fit.
+// Throws: Error{Io} if path cannot be written; Error{Usage} for a name that appears twice, is
+//         "__metadata__" or is not UTF-8; Error{Shape} if bytes and shape do not fit.
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedArrayView> arrays,
                        const Metadata& metadata = {});
 
-// Reads all arrays but those of types that DType lacks (BOOL, I8, F8_E4M3, ...): it leaves these
-// out and logs a warning for each. The whole header is checked against the file's size before
-// memory is taken.
-// Throws: Error{Io} that names the file and what is wrong with it: missing, truncated, no valid
-//         header, an unknown element type, sizes and offsets that do not fit each other or the
-//         file; a file of torch.save is recognised, and the error says how to convert it.
+// Reads all arrays except those of types that DType lacks (BOOL, I8, F8_E4M3, ...): these are left
+// out, with a warning for each. The whole header is checked against the file's size before memory
+// is taken.
+// Throws: Error{Io} that names the file and the problem: missing, truncated, no valid header, an
+//         unknown element type, sizes and offsets that do not fit each other or the file. A file of
+//         torch.save is recognised, and the error says how to convert it.
 ArrayFile read_safetensors(const std::filesystem::path& path);
 
-// Reads its header alone. Throws the same.
+// Reads only its header. Throws the same errors.
 Metadata read_metadata(const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

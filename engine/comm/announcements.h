@@ -1,5 +1,5 @@
-// State that one rank writes and another one reads: the calls that a rank has announced, in flags
-// on cache lines of their own, which may lie in memory that processes share; and queues.
+// State that one rank writes and others read: the calls that a rank has announced, in flags on
+// separate cache lines, which may lie in memory that processes share; and queues.
 #pragma once
 
 #include <array>
@@ -55,18 +55,18 @@ class alignas(kCacheLine) Announcement {
 };
 static_assert(sizeof(Announcement) == kCacheLine);
 
-// A rank's calls. Two places, used in turn: a rank may announce its next call while a slow one
+// A rank's calls, in two places used in turn: a rank may announce its next call while a slow rank
 // still reads this one.
 class Announcements {
  public:
   void publish(const CallHeader& call) { places_[call.sequence % 2].publish(call); }
-  // True when the rank has come to the call with this sequence number.
+  // True if the rank has come to the call with this sequence number.
   bool has_reached(std::uint64_t sequence) const {
     return places_[sequence % 2].number() > sequence;
   }
   // That call. REQUIRES: the rank has come to it, and at most one call further.
   CallHeader call(std::uint64_t sequence) const { return places_[sequence % 2].call(); }
-  // The last one; of Operation::none before the first.
+  // The last call; Operation::none before the first.
   CallHeader last() const {
     const Announcement& last = places_[places_[0].number() < places_[1].number() ? 1 : 0];
     return last.number() == 0 ? CallHeader{} : last.call();
@@ -76,7 +76,7 @@ class Announcements {
   std::array<Announcement, 2> places_;
 };
 
-// Items that one thread puts down for another one, in order.
+// Items that one thread hands to another, in order.
 template <typename T>
 class Queue {
  public:

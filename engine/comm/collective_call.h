@@ -1,4 +1,4 @@
-// One call of a collective operation as a value: what the caller asked for, and the part of it that
+// One call of a collective operation as a value: the caller's arguments, and the part of them that
 // the ranks compare before any data moves.
 #pragma once
 
@@ -42,12 +42,12 @@ constexpr bool is_reduction(Operation operation) {
 // "sum", "average", ...
 std::string_view to_string(ReduceOp op);
 
-// The part of a call that ranks compare, which also travels between processes as it lies.
-// num_elements and dtype are those of the caller's buffer (of the input, where there is one).
+// The part of a call that ranks compare; its bytes also travel between processes. num_elements and
+// dtype are those of the caller's buffer (of the input, if there is one).
 struct CallHeader {
   std::uint64_t sequence = 0;
   std::uint64_t num_elements = 0;
-  void* memory = nullptr;  // the caller's buffer or input; means something within one process only
+  void* memory = nullptr;  // the caller's buffer or input; has a meaning only within one process
   Operation operation = Operation::none;
   DType dtype = DType::float32;
   DeviceType device = DeviceType::cpu;
@@ -56,36 +56,36 @@ struct CallHeader {
   std::int32_t root = -1;                                     // of broadcast; else -1
 };
 
-// True when two ranks called the same; memory may differ.
+// True if two ranks made the same call; memory may differ.
 bool same_call(const CallHeader& a, const CallHeader& b);
 
 // "all_reduce #7 of 100 float32 (sum)", "broadcast #7 of 100 float32 from rank 2", "barrier #3".
 std::string to_string(const CallHeader& header);
 
-// "rank 1 called all_reduce #7 of 100 float32 (sum) while rank 0 called barrier #7". Plans, or the
-// types of the devices, are shown when nothing else differs; of messages, devices that differ.
+// "rank 1 called all_reduce #7 of 100 float32 (sum) while rank 0 called barrier #7". It shows
+// plans, or the devices' types, if nothing else differs; for messages, devices if they differ.
 std::string describe_difference(int rank, const CallHeader& call, int other_rank,
                                 const CallHeader& other_call);
 
 // Throws Error{DType} for elements that cannot be reduced with this op.
 void require_reducible(Operation operation, DType dtype, ReduceOp op);
 
-// The bytes that a rank has to send at least for a call of num_bytes (of its buffer or input),
-// where a library does not say what it sends: 2(n-1)/n * num_bytes for all_reduce and so on.
+// The least bytes that a rank must send for a call of num_bytes (of its buffer or input), for
+// libraries that do not say what they send: 2(n-1)/n * num_bytes for all_reduce and so on.
 std::size_t least_bytes_sent(const CallHeader& header, int rank, int world_size);
 
 // The plan of an all_reduce, a broadcast, an all_gather or a reduce_scatter. num_elements: of the
-// whole buffer; of an all_gather, that of the output. hosts: a number for the host of every rank;
-// empty: all ranks reach each other alike.
+// whole buffer; for an all_gather, of the output. hosts: a number for the host of each rank; empty:
+// all ranks reach each other equally well.
 plan::CollectivePlan plan_of(const CallHeader& header, int world_size, std::span<const int> hosts,
                              std::size_t num_elements);
 
 struct CollectiveCall {
   CallHeader header;  // sequence and memory are filled in by the communicator that carries it out
-  Tensor input;       // the buffer, where there is only one
+  Tensor input;       // the buffer, if there is only one
   Tensor output;      // of all_gather and reduce_scatter
   int peer = -1;      // of send and recv
-  runtime::Stream* stream = nullptr;  // that a call on a CUDA device is put on
+  runtime::Stream* stream = nullptr;  // on which a call on a CUDA device is enqueued
   double timeout_seconds = 0;
 };
 
@@ -97,8 +97,8 @@ inline Bytes bytes_of(const Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.raw()), tensor.num_bytes()};
 }
 
-// The sequence numbers of one rank's calls: collectives are counted together; messages for each
-// peer and direction, since only these two ranks know of them.
+// The sequence numbers of one rank's calls. Collectives are counted together; messages are counted
+// for each peer and direction, since only these two ranks know of them.
 class CallNumbers {
  public:
   explicit CallNumbers(int world_size)

@@ -1,5 +1,5 @@
-// How ranks fail: the errors about a rank that others need and do not get, the bytes in which an
-// error travels between ranks, and the first failure of a group, which all of its ranks report.
+// How ranks fail: errors about a rank that others wait for in vain, the bytes in which an error
+// travels between ranks, and the first failure of a group, which all of its ranks report.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace lockstep::comm {
 
-// A rank that waits for another one in a call. Each method makes the error of a wait that ended so.
+// A rank that waits for another one in a call. Each method makes the error for one end of the wait.
 struct RankWait {
   int rank = 0;
   int peer = 0;
@@ -36,8 +36,8 @@ struct RankWait {
   Error found_bytes(std::size_t expected, std::size_t found) const;
 };
 
-// Comm, when a connection ends. Between ranks: "rank 2 is lost: its connection closed: ..." or, of
-// garbled bytes, "... it sent bytes that are no frames". At the store: "rank 2 ended without
+// Comm, for a connection that ends. Between ranks: "rank 2 is lost: its connection closed: ..." or,
+// for garbled bytes, "... it sent bytes that are no frames". At the store: "rank 2 ended without
 // leaving: ...".
 Error lost_rank(int rank);
 Error garbled_rank(int rank);
@@ -54,18 +54,17 @@ std::string missing_rank(int rank, const CallHeader& last_call);
 // Adds to "rank 1 is missing, rank 2 is missing".
 void add_to_list(std::string& list, std::string_view item);
 
-// An error as bytes: its code, its operation up to a zero, the message. The end is cut off where it
-// does not fit.
+// An error as bytes: its code, its operation up to a zero, the message, cut off if it does not fit.
 std::string encode(const Error& error, std::size_t max_bytes);
 // Bytes that are not an error become an Error{Comm} that says so.
 Error decode_error(std::string_view bytes);
 
 // The first error that breaks a group. Later ones are dropped, so that all ranks name one cause.
-// Any thread may use it. is_set() is sequentially consistent: a thread that announces that it will
-// sleep and then looks here is either seen by set()'s caller, or sees the error.
+// Any thread may use it. is_set() is sequentially consistent: if a thread announces that it will
+// sleep and then looks here, either set()'s caller sees the thread, or the thread sees the error.
 class FirstFailure {
  public:
-  // Returns whether this error is the first.
+  // Returns true if this error is the first.
   bool set(const Error& error) {
     const std::lock_guard lock(mutex_);
     if (error_) return false;

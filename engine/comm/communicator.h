@@ -6,7 +6,7 @@
 //   - a difference is Error{Comm} on every rank, naming the first rank that differs from rank 0 and
 //     both calls: "rank 1 called all_reduce #7 of 100 float32 (sum) while rank 0 called ...";
 //   - a rank that does not come within timeout_seconds() is Error{Timeout} on the ranks that wait,
-//     naming the missing ranks and what each rank called last;
+//     naming the missing ranks and each rank's last call;
 //   - a rank that leaves (its Communicator is destroyed) while others need it is Error{Comm} that
 //     names it.
 // After such an error the group is broken: every pending and later call of every rank fails with
@@ -17,10 +17,10 @@
 // Memory:  tensors are contiguous and in place where the method says so. An asynchronous call keeps
 //          its tensors alive; leave them alone until Work::wait() has returned.
 // CUDA:    ranks that are threads may use tensors of CUDA devices, all or none of them in a call.
-//          They meet on the host as ever, and rank 0's thread enqueues the work for all devices
+//          They meet on the host like others, and rank 0's thread enqueues the work for all devices
 //          (single_thread_group/device_group.h). No call waits for a device: a blocking call
-//          returns when it is enqueued in the order of the compute stream, an asynchronous one runs
-//          on the communication stream behind what the compute stream held at the call, and
+//          returns when it is enqueued in the order of the compute stream. An asynchronous one runs
+//          on the communication stream after the compute stream's work at the time of the call, and
 //          Work::wait() lets the compute stream wait for it.
 // Results: bit-identical on all ranks and from run to run, for every plan.
 // Threads: one thread at a time calls a communicator (a Work may be used by any).
@@ -79,8 +79,8 @@ class Communicator {
   // rank at most 2 * num_bytes (tree, more than 8 ranks).
   Work broadcast(const Tensor& buffer, int root, Launch launch = Launch::blocking);
 
-  // output = the inputs of ranks 0, 1, ... behind each other (along dim 0). The output has n times
-  // the input's elements; it must not overlap the input unless the input is this rank's part of it.
+  // output = the inputs of ranks 0, 1, ... concatenated along dim 0. The output has n times the
+  // input's elements; it must not overlap the input unless the input is this rank's part of it.
   // Cost: each rank sends (n-1) * input bytes.
   Work all_gather(const Tensor& input, const Tensor& output, Launch launch = Launch::blocking);
 
@@ -90,34 +90,35 @@ class Communicator {
   Work reduce_scatter(const Tensor& input, const Tensor& output,
                       const CollectiveOptions& options = {});
 
-  // Done when every rank has called it.
+  // It is done when every rank has called it.
   Work barrier(Launch launch = Launch::blocking);
 
-  // From one rank to another. Only these two take part, so these calls have no collective sequence
-  // number; the messages from one rank to another arrive in the order in which they were sent.
-  // send is done when the data has been copied out of the tensor, so two ranks may both send first;
-  // recv is done when it has arrived. Error{Comm} on both when sizes or dtypes differ.
+  // A message from one rank to another. Only these two take part, so the calls have no collective
+  // sequence number; the messages from one rank to another arrive in the order in which they were
+  // sent. send is done when the data has been copied out of the tensor, so two ranks may both send
+  // first; recv is done when the data has arrived. Both throw Error{Comm} if sizes or dtypes
+  // differ.
   // Cost: num_bytes.
   Work send(const Tensor& tensor, int to, Launch launch = Launch::blocking);
   Work recv(const Tensor& tensor, int from, Launch launch = Launch::blocking);
 
-  // All pending and later operations of every rank fail with Error{Comm} that says who and why
-  // (over NCCL those of this rank; the others end as nccl/nccl_group.h says).
-  // Any thread may call it, at any time. A group that is broken already stays as it is.
+  // Makes all pending and later operations of every rank fail with Error{Comm} that says who
+  // aborted and why (over NCCL those of this rank; the others end as nccl/nccl_group.h says).
+  // Any thread may call it, at any time. A group that is already broken stays as it is.
   virtual void abort(const std::string& why) = 0;
 
-  // How long an operation waits for its peers. Default: 30. Holds for calls made afterwards.
+  // How long an operation waits for its peers. Default: 30. A change applies to later calls.
   double timeout_seconds() const { return timeout_seconds_; }
   void set_timeout_seconds(double seconds);
 
-  // The plan of all_reduce calls that name none. automatic (the default): two_shot where the ranks
-  // share one address space (thread_group.cpp: it meets only twice, so it wins at every
-  // size), hierarchical between several hosts, else by world size and number of elements
+  // The plan of all_reduce calls that name none. automatic (the default): two_shot if the ranks
+  // share one address space (thread_group.cpp: it meets only twice, so it wins at every size),
+  // hierarchical between several hosts, else chosen by world size and number of elements
   // (plan::choose_all_reduce_plan).
   plan::AllReducePlan default_plan() const { return default_plan_; }
   void set_default_plan(plan::AllReducePlan plan) { default_plan_ = plan; }
-  // The plan that an all_reduce of this size uses when it names none; automatic only where a
-  // library chooses (NCCL, MPI).
+  // The plan that an all_reduce of this size uses if it names none; automatic only if a library
+  // chooses (NCCL, MPI).
   virtual plan::AllReducePlan plan_for(std::size_t num_elements) const = 0;
 
   // The group as trace::Observer::group_made() numbered it; 0: it is not observed.
@@ -138,24 +139,23 @@ class Communicator {
   std::uint32_t observed_group_ = 0;
 };
 
-// A communicator for tensors that inner's links do not reach: they are carried over memory that the
-// links do reach. So ranks that are processes and share one GPU reduce over shared memory or TCP
-// (device -> host -> other ranks -> host -> device), and NCCL, which knows GPUs only, carries the
-// few host tensors that DDP sends around it. Tensors on a device of the type of `reached` are
-// passed on as they are, all others are copied there and back. A staged call is done when it
-// returns, also an asynchronous one: it does not overlap with anything. That is right for checking
-// results, and for small tensors. reached: where inner's tensors are; every rank names a device of
+// A communicator for tensors that inner's links do not reach: it carries them through memory that
+// the links do reach. So ranks that are processes and share one GPU reduce over shared memory or
+// TCP (device -> host -> other ranks -> host -> device), and NCCL, which only knows GPUs, carries
+// the few host tensors that DDP sends beside the gradients. Tensors on a device of `reached`'s type
+// are passed on unchanged, all others are copied there and back. A staged call, even an
+// asynchronous one, is done when it returns: it does not overlap with anything. That suits checks
+// of results and small tensors. reached: where inner's tensors are; every rank names a device of
 // the same type.
 std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner, Device reached);
 
-// All-gathers a few integers: all ranks' numbers behind each other, by rank.
-// REQUIRES: every rank calls it, with equally many.
+// All-gathers a few integers and concatenates them by rank.
+// REQUIRES: every rank calls it with equally many.
 std::vector<std::int64_t> gather_numbers(const std::vector<std::int64_t>& mine,
                                          Communicator& communicator);
 
-// Reduces one number of every rank. It travels on the ranks' devices, which every communicator
-// reaches.
-// REQUIRES: every rank calls it, with the same op.
+// Reduces one number per rank. It travels on the ranks' devices, which every communicator reaches.
+// REQUIRES: every rank calls it with the same op.
 double reduce_number(double mine, ReduceOp op, Communicator& communicator, Device device);
 
 }  // namespace lockstep::comm

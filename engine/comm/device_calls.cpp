@@ -14,7 +14,7 @@ void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_asy
   }
   call.stream = &comm;
   comm.wait(compute.record());
-  // The pool does not give this memory to others before the communication stream is done.
+  // Keeps the pool from reusing this memory before the communication stream is done.
   for (const Tensor* tensor : {&call.input, &call.output}) {
     if (tensor->defined()) tensor->storage()->record_use(comm);
   }

@@ -1,5 +1,5 @@
-// How the calls of a communicator on CUDA tensors are ordered with other work: they are put on
-// streams, and the calling thread moves nothing itself.
+// Orders a communicator's calls on CUDA tensors with other work: the calls are put on streams, and
+// the calling thread moves no data itself.
 #pragma once
 
 #include <optional>
@@ -9,23 +9,23 @@
 
 namespace lockstep::comm {
 
-// Chooses the stream of a call: the compute stream for a blocking one, which follows what the
-// communicator put on the communication stream before (follows_async); the communication stream
-// for an asynchronous one, from where the compute stream is now.
+// Chooses the stream of a call. A blocking call goes to the compute stream, after the work that the
+// communicator put on the communication stream before (follows_async); an asynchronous one goes to
+// the communication stream, after the compute stream's present work.
 enum class FollowsAsync { no, yes };
 void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_async);
 
-// While it lives, what the call's stream does is the collective in traces.
+// While it lives, traces show the stream's work as the collective.
 class DeviceSpans {
  public:
   explicit DeviceSpans(const CollectiveCall& call);
 
  private:
   std::optional<runtime::DeviceSpan> on_comm_lane_;
-  std::optional<runtime::DeviceSpan> exposed_;  // of a blocking call: nothing is computed meanwhile
+  std::optional<runtime::DeviceSpan> exposed_;  // for a blocking call
 };
 
-// After an error: returns when nothing on the call's stream uses its tensors any more.
+// After an error: returns when the call's stream no longer uses its tensors.
 void drain(const CollectiveCall& call) noexcept;
 
 }  // namespace lockstep::comm

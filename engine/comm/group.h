@@ -1,16 +1,16 @@
-// Group: one rank's side of a group, which is what a PlanCommunicator asks of the way in which the
-// ranks reach each other. Ranks that are threads read each other's memory (thread_group.cpp); ranks
-// that are processes exchange messages (transport.h).
+// Group: one rank's side of a group. It is the interface between a PlanCommunicator and the way in
+// which the ranks reach each other. Ranks that are threads read each other's memory
+// (thread_group.cpp); ranks that are processes exchange messages (transport.h).
 //
 // A collective uses it in this order:
-//   announce(call)                  tell all ranks what this one was called with
+//   announce(call)                  tell all ranks this rank's call
 //   announced_by(peer) for all      compare; on a difference, fail_and_throw()
 //   run_schedule(...)               move the data; or run_in_shared_memory(...)
-// When an error leaves this sequence anywhere, abandon() takes the place of the rest.
+// If an error ends this sequence anywhere, abandon() takes the place of the rest.
 //
 // All waits end with Error{Timeout} after the time limit of the last announce() or
-// receive_message(), and with the group's failure as soon as there is one. A failure is for ever.
-// Threads: one thread at a time, but for fail(), throw_if_failed() and describe_missing().
+// receive_message(), and with the group's failure as soon as there is one. A failure is permanent.
+// Threads: one thread at a time, except for fail(), throw_if_failed() and describe_missing().
 #pragma once
 
 #include <cstdlib>
@@ -38,11 +38,11 @@ struct GroupShape {
   std::string name;  // "thread", "shm", "tcp"
   // The largest message; larger chunks travel in pieces of this size.
   std::size_t max_message_bytes = std::numeric_limits<std::size_t>::max();
-  // So many bytes of a buffer best go through all steps of a plan before the next ones do, because
-  // what one step leaves in a cache the next one finds there.
+  // So many bytes of a buffer should go through all steps of a plan before the next ones do,
+  // because a step then finds in the cache what the step before left there.
   std::size_t pass_bytes = std::numeric_limits<std::size_t>::max();
-  std::vector<int> hosts;  // a number for the host of every rank; empty: all reach each other alike
-  std::vector<int> names;  // of the ranks in messages; empty: 0, 1, ...
+  std::vector<int> hosts;  // a number for the host of each rank; empty: all are equally close
+  std::vector<int> names;  // the ranks' names in messages; empty: 0, 1, ...
   // Ranks read and write each other's tensors, on the CPU and on CUDA devices.
   bool shares_memory = false;
 };
@@ -62,35 +62,35 @@ class Group {
   virtual void announce(const CallHeader& call, double timeout_seconds) = 0;
   // Waits for the peer's call with the sequence number of the last announce(), and returns it.
   virtual CallHeader announced_by(int peer) = 0;
-  // Carries out all steps of a plan. clock: is told of each step before it begins; may be none.
+  // Carries out all steps of a plan. clock: hears of each step before it begins; may be nullptr.
   virtual void run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
                             const Reduction& reduction, LinkClock* clock) = 0;
   // If shape().shares_memory: a two-shot all-reduce in one pass, or any call on CUDA tensors.
   // memory[r]: CallHeader::memory of rank r.
   virtual void run_in_shared_memory(const CollectiveCall& call, std::span<void* const> memory);
-  // After an error: fails the group if it has not failed yet, and returns when no peer uses this
-  // rank's memory any more.
+  // After an error: fails the group unless it has failed already, and returns when no peer uses
+  // this rank's memory any more.
   virtual void abandon(const Error& error) noexcept { fail(error); }
 
-  // A time travels to a peer beside the data of a collective (link.h).
+  // Sends a time to a peer along with the data of a collective (link.h).
   virtual void post_time(int to, Time time) = 0;
   virtual Time take_time(int from) = 0;
 
-  // Point to point, beside the collectives. Copies the data; does not wait for the receiver.
+  // A message outside the collectives. Copies the data; does not wait for the receiver.
   virtual void send_message(int to, const CallHeader& call, Bytes data) = 0;
-  // Waits for the next message of a rank. Throws Error{Comm}, and fails the group, when it differs
-  // from the call in size or dtype (describe_difference).
+  // Waits for the next message from a rank. If it differs from the call in size or dtype, fails the
+  // group and throws Error{Comm} (describe_difference).
   virtual void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                                double timeout_seconds) = 0;
 
-  // Breaks the group: every pending and later call of every rank throws this error. The first one
-  // stays.
+  // Breaks the group: every pending and later call of every rank throws this error. Only the first
+  // failure counts.
   virtual void fail(const Error& error) noexcept = 0;
   virtual void throw_if_failed() const = 0;
   // The calls that a rank has announced; nullptr for this group's ranks on other transports.
   virtual const Announcements* announced(int rank) const = 0;
-  // Ranks that have not announced a call with this sequence number, and what each rank called
-  // last, in words: "rank 2 is missing (its last call: barrier #6)". Empty when none is missing.
+  // The ranks that have not announced a call with this sequence number, with each one's last call:
+  // "rank 2 is missing (its last call: barrier #6)". Empty if none is missing.
   std::string describe_missing(std::uint64_t sequence) const {
     std::string text;
     for (int peer = 0; peer < world_size(); ++peer) {
@@ -101,7 +101,7 @@ class Group {
     return text;
   }
 
-  // Breaks the group, and throws what broke it: this error, or one that came before.
+  // Breaks the group, and throws the error that broke it: this one or an earlier one.
   [[noreturn]] void fail_and_throw(const Error& error) {
     fail(error);
     throw_if_failed();
@@ -123,7 +123,7 @@ class Group {
     return {name_of_rank(rank()), name_of_rank(peer), call_, timeout_seconds_};
   }
 
-  // The call of send() that a message brings must be that of the current recv().
+  // The call of send() that comes with a message must match the current recv().
   void require_same_message(int from, const CallHeader& sent, bool has_same_size) {
     if (has_same_size && sent.dtype == call_.dtype && sent.device == call_.device) return;
     fail_and_throw(

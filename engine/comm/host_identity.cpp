@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-// 0 where the system has no such namespace.
+// 0 if the system has no such namespace.
 unsigned long long inode_of(const char* path) {
   struct stat status {};
   return stat(path, &status) == 0 ? static_cast<unsigned long long>(status.st_ino) : 0;

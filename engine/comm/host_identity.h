@@ -1,4 +1,4 @@
-// The identity of a host and of a process: tells which processes can share memory.
+// The identity of a host and of a process, which tells which processes can share memory.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace lockstep::comm {
 
-// A line that is the same for two processes exactly when they run under one kernel as the same user
-// and see each other: the boot's id, the user, and the network and PID namespaces. Containers and
-// network namespaces so count as hosts of their own. The host name comes first, for messages:
-// "node7 5d8c... user 1000 net 4026531840 pid 4026531836".
+// A line that two processes share exactly if they run under one kernel as the same user and see
+// each other: the boot's id, the user, and the network and PID namespaces. So containers and
+// network namespaces count as separate hosts. The host name comes first, for messages: "node7
+// 5d8c... user 1000 net 4026531840 pid 4026531836".
 std::string host_identity();
 
-// Identifies this boot of the kernel. Processes in any container of one machine share it, as they
-// share its monotonic clock. "unknown" where the system does not say.
+// Identifies this boot of the kernel. Processes in all containers of a machine share it, because
+// they share its monotonic clock. "unknown" if the system does not say.
 std::string boot_id();
 
 // The host name in such a line.

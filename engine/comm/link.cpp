@@ -14,7 +14,7 @@ namespace lockstep::comm {
 
 Time Port::occupy(Time earliest, Time length) {
   Time begin = std::max(earliest, forgotten_until_);
-  auto next = busy_.begin();  // the first interval behind the gap
+  auto next = busy_.begin();  // the first interval after the gap
   for (; next != busy_.end() && next->begin < begin + length; ++next) {
     begin = std::max(begin, next->end);
   }
@@ -51,7 +51,7 @@ constexpr double kMaxBytesPerSecond = 1e18;
        text, why);
 }
 
-// A number with one of the units; NaN where the text is something else.
+// A number with one of the units; NaN for other text.
 double parse_quantity(std::string_view text, std::span<const Unit> units) {
   double number = 0;
   const char* const end = text.data() + text.size();
@@ -147,7 +147,7 @@ void LinkClock::expect(Time arrival, int from) {
 }
 
 void LinkClock::catch_up() {
-  // A sleeper looks this often whether the group has failed.
+  // How often a sleeping rank checks if the group has failed.
   constexpr Time kLongestSleep = std::chrono::milliseconds(10);
   const Time moment = arrived_;
   if (now() >= moment) return;

@@ -3,13 +3,14 @@
 // machine whose network card does the work.
 //
 // A sender works out when its message would arrive and tells the receiver that time ahead of the
-// message. A rank doesn't sleep for every message: the step that uses a message begins at its
-// arrival, on paper, and the call sleeps at its end, until all that it received would have arrived.
-// Only a message to a rank without a modelled link, which carries no time, waits for those before.
+// message. A rank doesn't sleep for every message: the step that uses a message begins, in modelled
+// time, at its arrival, and the call sleeps at its end until everything that it received would have
+// arrived. Only a message to a rank without a modelled link carries no time, so it waits for those
+// before.
 //
 // A modelled time is a lower bound: computation that holds up the real messages delays them
 // further. Times are those of the clock that all processes of one machine share, so ranks on
-// different machines cannot use them. Only CPU tensors.
+// different machines cannot use them. Tensors must be on the CPU.
 #pragma once
 
 #include <memory>
@@ -25,14 +26,14 @@ namespace lockstep::comm {
 
 // A link as --link names it: "50us,1GB/s".
 struct LinkSpec {
-  double latency_seconds = 0;   // from when a message's last byte leaves until it arrives
+  double latency_seconds = 0;   // from the departure of a message's last byte to its arrival
   double bytes_per_second = 0;  // of each rank's port, in each direction
 
   bool operator==(const LinkSpec&) const = default;
 };
 
-// "LATENCY,BANDWIDTH": a number with the unit ns, us, ms or s, a number with the unit B/s, KB/s,
-// MB/s, GB/s, Kbit/s, Mbit/s or Gbit/s (powers of 1000).
+// Parses "LATENCY,BANDWIDTH": a number with the unit ns, us, ms or s, and a number with the unit
+// B/s, KB/s, MB/s, GB/s, Kbit/s, Mbit/s or Gbit/s (powers of 1000).
 // Throws Error{Usage} that says what was expected and what was found.
 LinkSpec parse_link(std::string_view text);
 // The same in the units that give the shortest numbers: "50us,1GB/s".
@@ -48,7 +49,7 @@ class Port {
   Time occupy(Time earliest, Time length);
 
  private:
-  // Far more than there are messages under way at once.
+  // Far more messages than are ever under way at once.
   static constexpr std::size_t kMaxIntervals = 256;
 
   struct Interval {
@@ -65,22 +66,22 @@ class LinkModel {
   virtual ~LinkModel() = default;
 
   virtual std::string description() const = 0;
-  // The ranks that the links are between. Others talk as without them.
+  // The ranks that the links connect. Other ranks talk without them.
   enum class Between { hosts, all_ranks };
   virtual Between between() const = 0;
   // The modelled host of every rank; empty: the group's own hosts.
   virtual std::span<const int> hosts() const { return {}; }
 
   // --- a collective ---
-  // The call was made; by the thread that made it.
+  // Tells the model that a call was made; runs in the thread that made it.
   virtual void note_call(const CallHeader&) {}
   // When this rank's part of a call can begin: its data is there.
   virtual Time begin_call(const CallHeader& call) = 0;
   // How long the announcement of a call takes.
   virtual Time latency() const = 0;
-  // When what comes next can leave. arrived: when all that was received has arrived.
+  // When the next messages can leave. arrived: when everything received so far has arrived.
   virtual Time begin_step(Time arrived) = 0;
-  // When a message that may leave at `ready` arrives, as far as its sender decides it.
+  // When a message that may leave at `ready` would arrive, as far as its sender can tell.
   virtual Time leave(int to, Time ready, std::size_t num_bytes) = 0;
   // The same at its receiver.
   virtual Time arrive(int from, Time arrival, std::size_t num_bytes) = 0;
@@ -118,11 +119,11 @@ class LinkClock {
   void note_call(const CallHeader& call) { model_->note_call(call); }
 
   void begin_call(const CallHeader& call, double timeout_seconds);
-  // When all announcements have been read: they arrive a latency later.
+  // Call it when all announcements have been read: they arrive a latency later.
   void begin_data();
   // Works out when the messages of a step arrive.
   void begin_step(const plan::RankSchedule::Step& step, std::size_t element_size);
-  // Sleeps until all that was received has arrived.
+  // Sleeps until everything received has arrived.
   void end_data();
   void abandon_call() noexcept { model_->abandon_call(); }
 

@@ -13,7 +13,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Schedules of more kinds of calls than this are worked out again.
+// At most so many kinds of calls keep their schedules; others' are computed again each time.
 constexpr std::size_t kMaxSchedules = 1024;
 
 // The same group behind modelled links, if there are any.
@@ -26,7 +26,7 @@ GroupShape behind(const LinkModel* links, GroupShape shape) {
   return shape;
 }
 
-// A thread that spins would take the cores that compute while modelled messages are under way.
+// A spinning thread would take the cores from computation while modelled messages are under way.
 runtime::Worker::Slices slices_for(const LinkModel* links) {
   return links != nullptr ? runtime::Worker::Slices::prompt : runtime::Worker::Slices::ordinary;
 }
@@ -210,7 +210,7 @@ std::size_t PlanCommunicator::move_data(const CollectiveCall& call) {
 
 std::size_t PlanCommunicator::move_by_plan(const CollectiveCall& call) {
   const CallHeader& header = call.header;
-  if (header.operation == Operation::barrier) return 0;  // comparing the calls was one
+  if (header.operation == Operation::barrier) return 0;  // comparing the calls was the barrier
   if (header.operation == Operation::broadcast) return run_plan(call, call.input.view());
   if (header.operation == Operation::all_reduce) return all_reduce_in_passes(call);
   if (header.operation == Operation::all_gather) {
@@ -250,7 +250,7 @@ std::size_t PlanCommunicator::run_plan(const CollectiveCall& call, TensorView bu
   return schedule.num_elements_sent * size_of(buffer.dtype);
 }
 
-// Worked out once per kind of call. num_elements: of the whole buffer.
+// Each kind of call is worked out once. num_elements: of the whole buffer.
 const plan::RankSchedule& PlanCommunicator::schedule_of(const CallHeader& header,
                                                         std::size_t num_elements) {
   const ScheduleKey key{header.operation, header.plan, header.root, num_elements};

@@ -1,4 +1,4 @@
-// The project's own communicator: collectives by their plans, among the ranks of a Group.
+// The project's own communicator: runs collectives by their plans, among the ranks of a Group.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace lockstep::comm {
 
 class PlanCommunicator final : public Communicator {
  public:
-  // links: modelled ones; may be none. All ranks of the group give the same.
+  // links: modelled links, or nullptr. All ranks of the group must give the same.
   explicit PlanCommunicator(std::unique_ptr<Group> group,
                             std::unique_ptr<LinkModel> links = nullptr);
   // Finishes asynchronous calls, then leaves the group.

@@ -22,15 +22,15 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kTransportNames{"auto", "shm", "tcp"};
 
-// Changes with everything that ranks of one group must agree on: the layout of shared memory, the
-// frames of TCP, CallHeader, RankInfo.
+// Increase it whenever something changes on which the ranks of a group must agree: the layout of
+// shared memory, the frames of TCP, CallHeader, RankInfo.
 constexpr int kProtocol = 5;
 
-// A rank publishes this about itself, each on a line.
+// A rank's facts about itself, which it publishes one per line.
 struct RankInfo {
   std::string process;  // "process 4711 on node7"
-  std::string time;     // with the process, tells two claims of one rank apart
-  std::string clock;    // boot_id(): processes with the same one share a clock
+  std::string time;     // distinguishes two processes that claim one rank, together with `process`
+  std::string clock;    // boot_id(): processes with the same one share a clock.
   std::string host;     // host_identity()
   // All ranks must have the same: "world size 4", "transport auto", ...
   std::vector<std::string> settings;
@@ -101,7 +101,7 @@ std::vector<RankInfo> wait_for_infos(const ProcessGroupOptions& options) {
   return infos;
 }
 
-// Ends the rendezvous of all ranks where two of them differ.
+// Ends the rendezvous of all ranks if two of them differ.
 void require_agreement(const ProcessGroupOptions& options, const std::vector<RankInfo>& infos) {
   const auto refuse = [&](const std::string& why) {
     const Error error(ErrorCode::Comm, "process group", why);
@@ -177,7 +177,7 @@ std::unique_ptr<ShmTransport> shm_transport(const ProcessGroupOptions& options,
   shm_options.ranks = ranks;
   shm_options.index = static_cast<int>(std::ranges::find(ranks, options.rank) - ranks.begin());
   shm_options.timeout_seconds = options.timeout_seconds;
-  // Any request will do: after an abort, as when a rank has died, all of them throw.
+  // Any request will do: after an abort, for example because a rank died, all of them throw.
   shm_options.throw_if_hopeless = [&] { options.store->try_get(segment_key(options, 0)); };
   try {
     return std::make_unique<ShmTransport>(meet_in_segment(options, ranks), shm_options);
@@ -189,7 +189,7 @@ std::unique_ptr<ShmTransport> shm_transport(const ProcessGroupOptions& options,
   }
 }
 
-// peers: those to connect to; empty: all.
+// peers: the ranks to connect to; empty: all.
 std::unique_ptr<Transport> tcp_transport(const ProcessGroupOptions& options, std::vector<int> peers,
                                          std::size_t num_local_ranks) {
   TcpTransportOptions tcp_options;

@@ -1,9 +1,9 @@
-// Communicators whose ranks are processes, of one host or of many.
+// Communicators whose ranks are processes, on one host or on several.
 //
 // How they meet, through a store that all of them reach (store/store.h):
-//   1. every rank publishes what it is: the protocol it speaks, the world size it believes in, its
-//      host, the transport it was asked for. All read and compare that; a rank that does not fit
-//      ends the rendezvous for all, with the reason.
+//   1. every rank publishes its protocol, its world size, its host and the transport that it was
+//      asked for. All read and compare that; a rank that does not fit ends the rendezvous for all,
+//      with the reason.
 //   2. ranks of one host attach to a segment of shared memory that the first of them makes;
 //   3. ranks of different hosts connect over TCP.
 #pragma once
@@ -33,21 +33,22 @@ TransportChoice parse_transport_choice(std::string_view name);
 struct ProcessGroupOptions {
   int rank = 0;
   int world_size = 1;
-  std::shared_ptr<Store> store;  // not needed by rank 0 of 1
+  std::shared_ptr<Store> store;  // rank 0 of 1 needs none
   std::string token;             // of the job; admits TCP connections
-  // Tells groups that use one store apart, also one after the other.
+  // Distinguishes groups that use one store, including successive ones.
   std::string group = "0";
   // The address at which others reach this host (TcpStoreClient::local_address).
   std::string address = "127.0.0.1";
-  // The host that this rank says it is on; empty: host_identity(). For tests of several hosts.
+  // The host that this rank claims to be on; empty: host_identity(). Tests use it to have several
+  // hosts.
   std::string host;
   TransportChoice transport = TransportChoice::automatic;
-  // Modelled (link.h): between hosts where there are several, else between
-  // every two ranks. All ranks run on one machine, and give the same.
+  // A modelled link (link.h): between hosts if there are several, else between every two ranks. All
+  // ranks run on one machine, and give the same.
   std::optional<LinkSpec> link;
   // own: no other rank runs on this rank's cores, so it may spin while it waits.
   enum class Cores { shared, own } cores = Cores::shared;
-  double timeout_seconds = 30;  // to meet, and of the communicator
+  double timeout_seconds = 30;  // to meet, and for the communicator's calls
   plan::AllReducePlan default_plan = plan::AllReducePlan::automatic;
 };
 

@@ -9,7 +9,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Elements combined at once: a partial result stays in the first-level cache.
+// Elements combined at once, so that a partial result stays in the first-level cache.
 constexpr std::size_t kBlock = 1024;
 
 struct Product {

@@ -1,4 +1,4 @@
-// The arithmetic of a reduction: several ranks' values of the same elements become one.
+// The arithmetic of a reduction: several ranks' values of the same elements become one value.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ struct Reduction {
 };
 
 // y = sources[0] op sources[1] op ..., from the left, so that every caller gets the same bits. Each
-// source of a sum is multiplied by the factor before it is added; other ops take factor 1.
-// average is sum: the caller's factor makes the difference. min and max keep a NaN.
+// source of a sum is multiplied by the factor before it is added; other ops take factor 1. average
+// works like sum here: the caller's factor makes the difference. min and max keep a NaN.
 // Memory:  y may be one of the sources.
 // Types:   float32, float64; bfloat16, float16 (combined in float, rounded once); int32, int64
 //          (factor 1; sums and products wrap around).
@@ -25,14 +25,14 @@ struct Reduction {
 void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
                      std::span<const ConstTensorView> sources, TensorView y);
 
-// Computes out = the combination of `mine` with what the peers of a receive sent, in the order of
+// Computes out = `mine` combined with the values that a receive's peers sent, in the order of
 // ranks. source_of(peer): the peer's values.
 // Memory: out may be mine.
 void receive_chunk(const plan::Write& write, int rank, const Reduction& reduction,
                    const std::function<const void*(int peer)>& source_of, TensorView mine,
                    TensorView out);
 
-// Factor by which every value of an average is multiplied before it is added; 1 for other ops.
+// The factor by which every value of an average is multiplied before it is added; 1 for other ops.
 double factor_of(ReduceOp op, int world_size);
 
 // Multiplies values in place; takes every dtype that can be reduced.

@@ -32,7 +32,7 @@ class ShmAndTcp final : public Transport {
     }
   }
 
-  // A rank that waits for one of another host knows best who is late, so it speaks first.
+  // The rank that waits for another host's rank knows best who is late, so it reports first.
   void announce(const CallHeader& call, double timeout_seconds) override {
     constexpr double kLaterOnHostSeconds = 0.25;
     spread_failure([&] {

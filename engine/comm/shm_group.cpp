@@ -1,7 +1,6 @@
 // The processes share:
 //   Failure            the group's failure
-//   Member[n]          what each rank tells all others: is it there, what has it called, is it
-//                      awake
+//   Member[n]          a rank's state, for all others: is it there, what has it called, is it awake
 //   Channel[2][n][n]   messages of collectives, and those of send(), by sender and receiver
 //   slots              the memory of the messages, kNumSlots for each channel
 // All zeros is the right initial state. Every flag has one writer. Untouched pages cost nothing, so
@@ -38,14 +37,15 @@ constexpr auto kSeqCst = std::memory_order_seq_cst;
 // A futex that the processes of one host share. runtime::WaitWord is the same within one process.
 class SharedFutex {
  public:
-  // Wakes those who sleep here. Call it after writing what may be waited for: either the sleeper is
-  // seen here, or the sleeper sees what was written, since both sides are sequentially consistent.
+  // Wakes those who sleep here. Call it after writing what they wait for: either this call sees the
+  // sleeper, or the sleeper sees what was written, because both sides are sequentially consistent.
   void wake_sleepers() {
     if (num_sleeping_.load(kSeqCst) == 0) return;
     num_wakes_.fetch_add(1, kSeqCst);
     syscall(SYS_futex, &num_wakes_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
-  // Sleeps at most so long, perhaps shorter, unless is_over() is true after it announced that.
+  // Sleeps at most that long, maybe less, unless is_over() is true after it has announced its
+  // sleep.
   template <typename IsOver>
   void sleep_unless(const IsOver& is_over, std::chrono::nanoseconds at_most) {
     static_assert(sizeof(num_wakes_) == sizeof(std::uint32_t) &&
@@ -72,10 +72,10 @@ constexpr std::size_t kNumSlots = 8;
 // 2 ranks, 64 KiB are up to 1.6 times as slow and 256 KiB no faster.
 constexpr std::size_t kLargestSlot = std::size_t{128} << 10;
 constexpr std::size_t kSmallestSlot = std::size_t{4} << 10;
-// All slots of a large group, if it used every one of its channels.
+// The slots of a large group may take so much memory, if every channel is used.
 constexpr std::size_t kMostSlotBytes = std::size_t{256} << 20;
 
-// A death does not wake sleepers, so they look now and then whether their peer is alive.
+// A death does not wake sleepers, so they check now and then that their peer is alive.
 constexpr std::chrono::milliseconds kLongestSleep{64};
 
 std::size_t num_channels(std::size_t num_ranks) {
@@ -99,13 +99,13 @@ GroupShape shape_of(const ShmTransportOptions& options) {
   shape.names = options.ranks;
   shape.name = "shm";
   shape.max_message_bytes = slot_bytes_for(options.ranks.size());
-  // So much that each rank's part of it is one message.
+  // Each rank's part of a pass is then one message.
   shape.pass_bytes = options.ranks.size() * shape.max_message_bytes;
   return shape;
 }
 
 constexpr std::size_t kLine = 64;
-// Less than this is as fast through the caches.
+// Smaller copies are as fast through the caches.
 constexpr std::size_t kFewBytes = 1024;
 
 #if defined(__SSE2__)
@@ -133,14 +133,14 @@ std::size_t stream_lines(std::byte*, Bytes) {
 }
 #endif
 
-// A copy to memory that another core will read, past the caches of this one. What is stored after
-// this call is seen by other cores after the copy. REQUIRES: `to` is aligned to 64 bytes.
+// Copies to memory that another core will read, past this core's caches. Other cores see what is
+// stored after this call only after the copy. REQUIRES: `to` is aligned to 64 bytes.
 //
-// A plain store first fetches the line that it overwrites, and the line that the reader has just
-// read lies in the reader's cache; the reader then fetches it back from here. Stores that bypass
-// the caches do without both. Measured on two cores that share no cache, all-reduce of 2 ranks: 16
-// KiB 9.7 -> 3.0 us, 4 MiB 1.95 -> 0.29 ms, 64 MiB 37 -> 6.3 ms; where the cores share a cache,
-// 4 MiB 0.24 -> 0.29 ms.
+// A plain store first fetches the line that it overwrites, which lies in the cache of the reader
+// that has just read it; the reader then fetches it back from here. Stores that bypass the caches
+// avoid both. Measured on two cores that share no cache, all-reduce of 2 ranks: 16 KiB 9.7 -> 3.0
+// us, 4 MiB 1.95 -> 0.29 ms, 64 MiB 37 -> 6.3 ms; if the cores share a cache, 4 MiB 0.24 -> 0.29
+// ms.
 void streaming_copy(std::byte* to, Bytes data) {
   const std::size_t done = data.size() < kFewBytes ? 0 : stream_lines(to, data);
   if (done < data.size()) std::memcpy(to + done, data.data() + done, data.size() - done);
@@ -150,13 +150,13 @@ std::int64_t nanoseconds_now() {
   return std::chrono::nanoseconds(runtime::Clock::now().time_since_epoch()).count();
 }
 
-// The kernel releases a process's locks a moment before it says that the process has ended. A rank
-// that has found a peer dead waits for that, so that the launcher, which reports the rank that
-// ended first, cannot see this rank's own end sooner.
+// The kernel releases a process's locks a moment before it reports the end of the process. A rank
+// that has found a peer dead waits for that report, so that the launcher, which blames the rank
+// that ended first, cannot see this rank's own end sooner.
 void wait_until_over(int process) {
   constexpr int kMilliseconds = 500;  // for a process that is not of this PID namespace
   const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-  if (!handle.is_open()) return;  // over, and its number is free; or a kernel before 5.3
+  if (!handle.is_open()) return;  // it has ended and its number is free; or a kernel before 5.3
   pollfd end{handle.descriptor(), POLLIN, 0};
   ::poll(&end, 1, kMilliseconds);
 }
@@ -174,8 +174,8 @@ struct ShmTransport::Member {
   Announcements announced;
   Flag<std::uint32_t> has_attached;
   Flag<std::uint32_t> has_left;
-  // When a member that waits last looked whether it must, in nanoseconds of runtime::Clock, which
-  // is the same for all processes of a host.
+  // When a waiting member last looked if it must go on waiting, in nanoseconds of runtime::Clock,
+  // which is the same for all processes of a host.
   Flag<std::int64_t> looked_at;
   std::int32_t process = 0;  // written before has_attached, like
   cpu_set_t cores;           // those that it may run on
@@ -194,7 +194,7 @@ struct ShmTransport::Channel {
   Flag<std::uint64_t> num_released;
 
   Slot& slot(std::uint64_t number) { return slots[(number - 1) % kNumSlots]; }
-  // Says whether the slot that this message goes to has been released.
+  // True if the slot for this message has been released.
   bool is_free_for(std::uint64_t number) const {
     return num_released.value.load(kSeqCst) + kNumSlots >= number;
   }
@@ -254,7 +254,7 @@ ShmTransport::ShmTransport(ShmSegment segment, const ShmTransportOptions& option
   }
 }
 
-// Waits until the slots have taken all that was sent.
+// Waits until the slots have taken everything that was sent.
 ShmTransport::~ShmTransport() {
   closing_deadline_ = runtime::deadline_after(timeout_seconds_);
   is_closing_.store(true);
@@ -296,7 +296,7 @@ void ShmTransport::meet(const std::function<void()>& throw_if_hopeless) {
     mine().futex.sleep_unless([&] { return describe_absent().empty(); },
                               runtime::time_until(deadline, kLongestSleep));
   }
-  // Spinning pays where every rank can have a core. Each may be bound to some of them only, so the
+  // Spinning pays if every rank can have a core. Each rank may be bound to some of them, so the
   // cores that count are those of all ranks together.
   cpu_set_t all;
   CPU_ZERO(&all);
@@ -320,7 +320,7 @@ void ShmTransport::fail(const Error& error) noexcept {
 void ShmTransport::throw_if_failed() const {
   const Failure& record = failure();
   if (record.state.load(kSeqCst) == Failure::none) return;
-  // Written in a microsecond, unless its writer is stopped or killed in this very moment.
+  // It is written within a microsecond, unless its writer is stopped or killed at that very moment.
   const runtime::Deadline deadline = runtime::deadline_after(0.2);
   for (unsigned round = 0; record.state.load(kSeqCst) != Failure::written; ++round) {
     require(!runtime::has_passed(deadline), ErrorCode::Comm, "collective",
@@ -344,7 +344,7 @@ void ShmTransport::wake_all() const {
   for (int m = 0; m < world_size(); ++m) wake(m);
 }
 
-// Returns when done() is true, which the peer will make it; else fails the group.
+// Returns when the peer has made done() true; else fails the group.
 template <typename Done>
 void ShmTransport::wait_for(int peer, const Done& done) {
   if (runtime::spin_until(done, num_spins_)) return;
@@ -369,13 +369,13 @@ ShmTransport::Waited ShmTransport::sleep_until(int peer, const runtime::Deadline
     at_most = std::min<std::chrono::nanoseconds>(2 * at_most, kLongestSleep);
     if (done()) break;
     waited = look_at(peer, deadline);
-    // Its last writes before it went still count.
+    // Its last writes before it left still count.
     if (waited != Waited::done && done()) waited = Waited::done;
   }
   return waited;
 }
 
-// The state of the member that this one waits for; done: nothing new, wait on.
+// The state of the member that this one waits for; done: nothing new, keep waiting.
 ShmTransport::Waited ShmTransport::look_at(int peer, const runtime::Deadline& deadline) const {
   if (failure().state.load(kSeqCst) != Failure::none) return Waited::failed;
   // In this order: a rank that leaves says so before its lock is gone.
@@ -397,7 +397,8 @@ void ShmTransport::fail_waiting(int peer, Waited waited) {
   fail_and_throw(wait.late(describe_missing(call_.sequence)));
 }
 
-// The rank that keeps all others waiting: the peer, unless another one has not looked for long.
+// The rank that keeps all others waiting: the peer, or another rank that has not looked for a
+// while.
 int ShmTransport::find_stopped(int peer) const {
   constexpr std::chrono::nanoseconds kLong = 8 * kLongestSleep;
   const auto has_stopped = [&](int m) {
@@ -478,7 +479,7 @@ void ShmTransport::send_message(int to, const CallHeader& call, Bytes data) {
   outbox.worker->post([this, to, message = std::move(message)] { push(to, message); });
 }
 
-// In pieces; run by the outbox's thread.
+// Sends it in pieces; runs in the outbox's thread.
 void ShmTransport::push(int to, Bytes message) {
   while (!message.empty()) {
     const std::uint64_t number = ++outboxes_[static_cast<std::size_t>(to)].num_posted;
@@ -489,7 +490,7 @@ void ShmTransport::push(int to, Bytes message) {
   }
 }
 
-// False when the receiver is gone, or this rank need not wait any longer.
+// False if the receiver is gone, or this rank need not wait any longer.
 bool ShmTransport::wait_for_slot(int to, std::uint64_t number) {
   const Channel& channel = this->channel(Use::send_recv, rank(), to);
   const auto is_free = [&] { return channel.is_free_for(number); };

@@ -1,9 +1,9 @@
 // The transport between processes of one host. A message is copied into a slot of the memory that
-// they share, and read there by its receiver. A slot is small: larger chunks travel in pieces, and
-// what was copied in is still in a cache when it is read.
+// they share, and its receiver reads it there. A slot is small: larger chunks travel in pieces, so
+// that a piece is still in a cache when it is read.
 //
-// Messages of send(), a CallHeader and the data, go through channels of their own. They are copied
-// and handed over by a thread, so that a sender never waits for its receiver.
+// Messages of send(), a CallHeader and the data, go through channels of their own. A thread copies
+// them and hands them over, so that a sender never waits for its receiver.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,8 @@ struct ShmTransportOptions {
   std::vector<int> ranks;  // what the ranks of the group are called in messages: 0, 1, ..., or
                            // their numbers in a larger group
   double timeout_seconds = 30;
-  // Called now and then while this rank waits for the others to attach; throws when it need not.
+  // Called now and then while this rank waits for the others to attach; throws if waiting is
+  // useless.
   std::function<void()> throw_if_hopeless = [] {};
 };
 
@@ -108,9 +109,9 @@ class ShmTransport final : public Transport {
   std::vector<Outbox> outboxes_;  // to each rank
 };
 
-// The transport of a group on several hosts: shared memory to the ranks of the own host, TCP to all
-// others. hosts: GroupShape::hosts. to_host: between the ranks of this host, numbered 0, 1, ...
-// there. to_network: to all other ranks, with the numbers of the whole group.
+// The transport of a group on several hosts: shared memory to the ranks of this host, TCP to all
+// others. hosts: GroupShape::hosts. to_host: between the ranks of this host, which it numbers 0, 1,
+// ... to_network: to all other ranks, with the numbers of the whole group.
 std::unique_ptr<Transport> shm_and_tcp(std::vector<int> hosts,
                                        std::unique_ptr<ShmTransport> to_host,
                                        std::unique_ptr<Transport> to_network);

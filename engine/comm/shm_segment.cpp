@@ -22,7 +22,7 @@ constexpr const char* kAdvice =
   fail(ErrorCode::Comm, "shared memory", "{}: {}", what, std::strerror(errno));
 }
 
-// A description of the file of its own, so that locks of two ranks in one process do not merge.
+// Opens the file again with a description of its own, so that two ranks' locks do not merge.
 FileDescriptor reopen(const std::string& path) {
   return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
 }
@@ -44,7 +44,7 @@ ShmSegment::ShmSegment(FileDescriptor file, std::size_t num_bytes, std::string a
   void* const mapping = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                              file_.descriptor(), 0);
   if (mapping == MAP_FAILED) fail_system("cannot map the segment");
-  madvise(mapping, num_bytes, MADV_HUGEPAGE);  // advice: a refusal changes nothing
+  madvise(mapping, num_bytes, MADV_HUGEPAGE);  // only advice: a refusal changes nothing
   data_ = static_cast<std::byte*>(mapping);
 }
 
@@ -61,7 +61,7 @@ ShmSegment::~ShmSegment() {
 ShmSegment ShmSegment::create(std::size_t num_bytes) {
   const FileDescriptor first(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!first.is_open()) fail_system("memfd_create");
-  // Sealed, so that no process can cut off a piece that others have mapped.
+  // Sealed, so that no process can shrink memory that others have mapped.
   const bool is_sized = ftruncate(first.descriptor(), static_cast<off_t>(num_bytes)) == 0 &&
                         fcntl(first.descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
   FileDescriptor file;

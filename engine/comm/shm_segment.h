@@ -1,13 +1,13 @@
-// A block of memory that the processes of one host share and that no file system names: it is gone
-// with the last process that maps it, whatever ends that process.
+// A block of memory that the processes of one host share and that has no name in a file system: it
+// vanishes with the last process that maps it, however that process ends.
 //
 // It is a memfd. The process that makes it publishes an address, "PID N"; others open
-// /proc/PID/fd/N, which the kernel allows to processes of the same user in the same PID namespace
-// only.
+// /proc/PID/fd/N, which the kernel only allows to processes of the same user in the same PID
+// namespace.
 //
 // Each process holds a lock on one byte of it. The kernel releases the lock when the process dies,
-// however it dies, so that asking for the lock tells whether a peer is alive. (A child that it
-// forked and that goes on without exec holds the lock too, and hides the death while it lives.)
+// however it dies, so asking for the lock tells if a peer is alive. (A child that it forked and
+// that runs without exec holds the lock too, and hides the death while it lives.)
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ namespace lockstep::comm {
 
 class ShmSegment {
  public:
-  // Throws Error{Comm} when the system gives no memory.
+  // Throws Error{Comm} if the system gives no memory.
   static ShmSegment create(std::size_t num_bytes);
 
   // The segment that create() made in this or another process.
-  // Throws Error{Comm} when it cannot be opened or has another size: with its owner's name, the
+  // Throws Error{Comm} if it cannot be opened or has another size: with its owner's name, the
   // reason, and what to do instead.
   static ShmSegment open(const std::string& address, std::size_t num_bytes,
                          const std::string& owner = "a rank");
@@ -39,10 +39,10 @@ class ShmSegment {
   std::byte* data() const { return data_; }
   std::size_t num_bytes() const { return num_bytes_; }
 
-  // Marks `holder` as alive while this object lives in this process. False: another process has
-  // done so.
+  // Marks `holder` as alive while this object lives in this process. Returns false if another
+  // process has done so.
   bool hold(int holder);
-  // True when another ShmSegment, here or in another process, holds it.
+  // True if another ShmSegment, here or in another process, holds it.
   bool is_held(int holder) const;
 
  private:

@@ -20,7 +20,7 @@ std::atomic<int> num_notices{0};
 std::mutex calls_mutex;
 std::map<const NoticedCall*, CallUnderWay> calls;
 
-// Describes the first call that is old enough; prefers one that ranks are missing from.
+// Describes the first call that is old enough, preferably one from which ranks are missing.
 std::string describe_slow_collective(double after_seconds) {
   const std::lock_guard lock(calls_mutex);
   const auto now = runtime::Clock::now();

@@ -1,4 +1,4 @@
-// Tells a person who looks at a rank that seems to do nothing whom it waits for.
+// Tells a person who watches an idle rank which rank it waits for.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace lockstep::comm {
 
-// While it lives, it calls tell, in its thread, with words such as "all_reduce #7 ...: rank 3 is
-// missing (its last call: ...)" when a collective of this process (of the own implementation) has
-// taken that long, whenever the words change, and with no words when it is over.
+// While it lives, it calls tell in its own thread when a collective of this process (of the own
+// implementation) has taken that long: with words such as "all_reduce #7 ...: rank 3 is missing
+// (its last call: ...)" whenever the words change, and with an empty text when it is over.
 class SlowCollectiveNotice {
  public:
   explicit SlowCollectiveNotice(std::function<void(const std::string& words)> tell,
@@ -26,7 +26,7 @@ class SlowCollectiveNotice {
   std::thread thread_;
 };
 
-// A collective that is under way, between its announcement and its end; costs a branch where there
+// A collective that is under way, between its announcement and its end. It costs a branch if there
 // is no notice.
 class NoticedCall {
  public:

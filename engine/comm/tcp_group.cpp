@@ -19,15 +19,15 @@
 namespace lockstep::comm {
 namespace {
 
-// The largest message of a plan. Large chunks travel in pieces, so that one is summed while the
-// next is on its way, and is found in a cache; large enough that their system calls do not count.
+// The largest message of a plan. Large chunks travel in pieces, so that one piece is summed in the
+// cache while the next is under way; pieces are large enough that their system calls do not matter.
 constexpr std::size_t kMaxMessageBytes = 512 * 1024;
 constexpr std::size_t kMaxFailureBytes = 64 * 1024;
 
-// A rank that leaves, or fails, has so long for what its peers have not got yet.
+// A rank that leaves, or fails, waits so long for its peers to receive what it sent.
 constexpr double kDeliverySeconds = 5;
 constexpr double kDeliverySecondsAfterFailure = 0.1;
-// A rank that waits for one peer looks this often whether another one has failed.
+// How often a rank that waits for one peer checks if another one has failed.
 constexpr std::chrono::milliseconds kLook{20};
 
 std::vector<int> peers_of(const TcpTransportOptions& options) {
@@ -42,8 +42,8 @@ std::vector<int> peers_of(const TcpTransportOptions& options) {
   return peers;
 }
 
-// A rank with a core of its own asks the awaited socket for so long before it sleeps: about what a
-// sleep costs.
+// A rank with a core of its own polls the awaited socket for so long before it sleeps: about the
+// cost of a sleep.
 std::chrono::microseconds spin_time_for(const TcpTransportOptions& options) {
   const int num_ranks = options.num_local_ranks > 0 ? options.num_local_ranks : options.world_size;
   const bool has_core = static_cast<std::size_t>(num_ranks) <= runtime::num_cores();
@@ -64,7 +64,7 @@ struct TcpTransport::Frame {
   std::span<std::byte> payload() {
     return std::as_writable_bytes(std::span(memory)).first(header.num_bytes);
   }
-  // The bytes that are still to be read: first the header's, then the payload's.
+  // The bytes still to be read: first the header's, then the payload's.
   std::span<std::byte> rest(std::size_t num_read) {
     if (num_read >= sizeof header) return payload().subspan(num_read - sizeof header);
     return std::as_writable_bytes(std::span(&header, 1)).subspan(num_read);
@@ -76,12 +76,12 @@ struct TcpTransport::Peer {
   Socket socket;
   std::mutex sending;                    // held for a whole frame
   bool is_cut_off = false;               // in the middle of a frame: nothing can follow it
-  std::atomic<bool> is_awaited{false};   // by a caller, which alone receives then
+  std::atomic<bool> is_awaited{false};   // by a caller, and then only the caller receives
   std::atomic<bool> was_awaited{false};  // since its own thread last looked
   std::mutex receiving;                  // of the two members below
-  Frame incoming;                        // not complete
+  Frame incoming;                        // incomplete
   std::size_t num_read = 0;              // bytes of its header and payload
-  Queue<Frame> data;                     // that no caller has taken yet, like
+  Queue<Frame> data;                     // not yet taken by a caller, like
   Queue<Frame> messages;
   Frame held;                           // the caller's, between take() and release()
   Queue<std::vector<CacheLine>> spare;  // memory of frames that were released

@@ -140,7 +140,7 @@ class ContentionProbe {
   void sample();
 
   // true:   a process other than this one, its ancestors and descendants had a compute context on
-  //  one of the GPUs.
+  //         one of the GPUs.
   // false:  there was none.
   // absent: NVML cannot tell: it is missing, does not list processes, or lists them by numbers of
   //         another PID namespace, so that this process is not among them (a container).

@@ -1,4 +1,4 @@
-// The Communicator over an MPI library; see mpi_group.h for what it promises.
+// The Communicator over an MPI library; mpi_group.h states its contract.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -43,9 +43,9 @@ void check_mpi(int result, std::string_view call) {
 
 // --- the time limit of calls ---
 
-// Ends the process with exit code 1 when the scope is not left in time: nothing can interrupt a
-// call into MPI. A thread of the process, which looks every tenth of a second, first prints one
-// line that says what is waited for.
+// Ends the process with exit code 1 if the scope is not left in time, because nothing can interrupt
+// a call into MPI. A thread of the process, which looks every tenth of a second, first prints one
+// line that says what the process waits for.
 class TimeLimit {
  public:
   TimeLimit(double seconds, std::function<std::string()> error_line)
@@ -115,10 +115,10 @@ TimeLimit limit_of(const char* what, int rank, double seconds) {
 
 // --- the process's one use of MPI ---
 
-// From the first error on, MPI is not finished at exit: that would wait for ranks that cannot come.
+// After an error MPI is not finished at exit: that would wait for ranks that cannot come.
 std::atomic<bool> has_given_up{false};
 
-// Without a time limit: another rank may still be at work on its own.
+// Has no time limit: another rank may still be working on its own.
 void finish_mpi() {
   if (!has_given_up) MPI_Finalize();
 }
@@ -236,7 +236,7 @@ void require_served(const CollectiveCall& call) {
           INT_MAX, part);
 }
 
-// Carries out a collective; a barrier does nothing here, since comparing the calls was one.
+// Carries out a collective. A barrier does nothing here, because comparing the calls was one.
 void move_with_mpi(const CollectiveCall& call, MPI_Comm communicator, int rank, int world_size) {
   const CallHeader& header = call.header;
   if (header.num_elements == 0) return;
@@ -282,7 +282,7 @@ void move_with_mpi(const CollectiveCall& call, MPI_Comm communicator, int rank, 
   }
 }
 
-// Waits for ranks that may come late without taking the core that they may need: the library itself
+// Waits for ranks that may be late, without taking the core that they may need: the library itself
 // would spin.
 void wait_politely(MPI_Request request) {
   int is_done = 0;
@@ -293,7 +293,7 @@ void wait_politely(MPI_Request request) {
   }
 }
 
-// A message on its way: MPI reads it until the requests are done.
+// A message under way: MPI reads it until the requests are done.
 struct Outgoing {
   CallHeader header;
   std::vector<std::byte> data;
@@ -353,7 +353,7 @@ class MpiCommunicator final : public Communicator {
   void send_message(const CollectiveCall& call);
   void receive_message(const CollectiveCall& call);
 
-  // The first error stays, and MPI is not finished.
+  // Only the first error counts, and MPI is not finished.
   void give_up(const Error& error) {
     has_given_up = true;
     failure_.set(error);
@@ -398,7 +398,7 @@ void MpiCommunicator::run(const CollectiveCall& call) {
   trace::count_collective(rank(), name, least_bytes_sent(header, rank(), world_size()));
 }
 
-// Throws the same error on every rank when they have come with different calls.
+// Throws the same error on every rank if their calls differ.
 void MpiCommunicator::compare_calls(const CollectiveCall& call) {
   const CallHeader& mine = call.header;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -414,7 +414,7 @@ void MpiCommunicator::compare_calls(const CollectiveCall& call) {
 }
 
 // The data is copied, so the call is done at once; MPI reads the copy when the receiver comes, and
-// goes on with it in every later call.
+// makes progress in every later call.
 void MpiCommunicator::send_message(const CollectiveCall& call) {
   Outgoing& message = *outgoing_.emplace_back(std::make_unique<Outgoing>());
   message.header = call.header;

@@ -1,5 +1,5 @@
-// The NCCL of this process, loaded at run time. An emulated GPU (tests/emulated_gpu) has one that
-// is linked in its place.
+// Loads this process's NCCL at run time. An emulated GPU (tests/emulated_gpu) links another one in
+// its place.
 #include "engine/comm/nccl/nccl_library.h"
 #include "engine/runtime/shared_library.h"
 

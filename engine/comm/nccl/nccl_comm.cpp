@@ -18,7 +18,7 @@ using runtime::cuda::CurrentGpu;
 // How often the thread looks for errors, and how often a rank that leaves looks at its last calls.
 constexpr std::chrono::milliseconds kPollInterval{100};
 constexpr std::chrono::microseconds kIdleInterval{200};
-// How long a rank that leaves waits for NCCL to leave the other ranks in good order.
+// How long a rank that leaves gives NCCL to part from the other ranks in good order.
 constexpr double kCloseSeconds = 5;
 
 bool is_well(ncclResult_t result) {
@@ -169,7 +169,8 @@ std::vector<Comm::UnderWay> Comm::under_way() {
 void Comm::fail(const Error& error) {
   const std::lock_guard lock(mutex_);
   if (has_failed()) return;
-  // Before the device goes on with worthless values, and before anybody takes the call for done.
+  // The order matters: the device must not continue with worthless values, nor a waiter see
+  // success.
   if (!under_way_.empty()) runtime::cuda::report_from_host(*fault_, error);
   failure_.set(error);
   const CurrentGpu current(gpu_);

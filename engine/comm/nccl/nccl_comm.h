@@ -1,4 +1,4 @@
-// An ncclComm_t that never blocks its caller for ever.
+// An ncclComm_t that never blocks its caller forever.
 #pragma once
 
 #include <nccl.h>
@@ -17,30 +17,30 @@
 
 namespace lockstep::comm::nccl {
 
-// An ncclComm_t that never blocks its caller for ever. It is nonblocking, and a thread polls NCCL's
-// own errors and the deadlines of the calls that are under way. The first error aborts NCCL, which
-// ends what hangs on the GPU; every later call, and the next wait of the host for the device,
-// throws it.
+// An ncclComm_t that never blocks its caller forever. It is nonblocking, and a thread polls NCCL's
+// own errors and the deadlines of the calls under way. The first error aborts NCCL, which ends the
+// kernels that hang on the GPU; every later call, and the host's next wait for the device, throws
+// it.
 class Comm {
  public:
-  // Returns when all ranks are connected. fault: of the device, which learns there that the values
-  // of a call are worthless.
+  // Returns when all ranks are connected. fault: the device's, where an error reports that the
+  // values of a call are worthless.
   Comm(const NcclGroupOptions& options, int gpu, const ncclUniqueId& id,
        runtime::cuda::DeviceFault* fault);
-  // Waits until nothing is under way or the group is broken, and leaves the other ranks.
+  // Waits until no call is under way or the group is broken, and leaves the other ranks.
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  // Returns when the call, which has elements, is on its stream.
+  // Returns when the call, which must have elements, is on its stream.
   // Throws the error that broke the group: Error{Comm} in NCCL's words, or Error{Timeout}.
   void call(const CollectiveCall& call);
-  // The call is done when the event passes.
+  // Watches the call, which is done when the event passes.
   void watch(const CollectiveCall& call, std::shared_ptr<runtime::Event> done);
 
   bool has_failed() const { return failure_.is_set(); }
   void throw_if_failed() const { failure_.throw_if_set(); }
-  // Breaks the group with this error, unless it is broken already. The other ranks find out by
+  // Breaks the group with this error, unless it is already broken. The other ranks find out by
   // NCCL's own errors, or by their deadlines.
   void fail(const Error& error);
 

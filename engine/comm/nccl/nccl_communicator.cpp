@@ -1,4 +1,4 @@
-// The Communicator over NCCL; see nccl_group.h for what it promises.
+// The Communicator over NCCL; nccl_group.h states its contract.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -56,9 +56,9 @@ void require_alike(const RankInfo& info, const RankInfo& first) {
           first.host, first.nccl_version, first.world_size);
 }
 
-// Says whether two ranks share a GPU. NCCL itself would hang, or fail without naming them. Loading
-// a kernel at its first launch may wait for all kernels of its GPU while no other thread can load
-// one; NCCL's kernels wait for those of the other ranks: among threads that could be for ever.
+// True if two ranks share a GPU; throws if that cannot work. NCCL itself would hang, or fail
+// without naming the ranks. The first launch of a kernel may load it, which waits for all kernels
+// of its GPU, while NCCL's kernels wait for the other ranks: among threads that could take forever.
 bool check_pairs(const std::vector<RankInfo>& infos, GpuSharing sharing) {
   const char* loading = std::getenv("CUDA_MODULE_LOADING");
   const bool is_eager = loading != nullptr && std::string_view(loading) == "EAGER";
@@ -93,7 +93,7 @@ std::string key_of(const NcclGroupOptions& options, std::string_view what) {
   return fmt::format("nccl/{}/{}", options.group, what);
 }
 
-// Every rank reads what all ranks tell, and so all of them find the same mistakes.
+// Every rank reads the facts of all ranks, so all of them find the same mistakes.
 Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
   Store& store = *options.store;
   const auto rank_key = [&](int rank) { return key_of(options, fmt::format("rank/{}", rank)); };
@@ -133,7 +133,7 @@ Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
   return group;
 }
 
-// The state behind the Work of an asynchronous call, which is enqueued.
+// The state behind the Work of an asynchronous call that is already enqueued.
 class NcclWork final : public WorkState {
  public:
   NcclWork(std::shared_ptr<const Comm> comm, StreamPoint on_device)
@@ -224,7 +224,8 @@ Work NcclCommunicator::submit(CollectiveCall call, Launch launch) {
 std::shared_ptr<runtime::Event> NcclCommunicator::enqueue(const CollectiveCall& call) {
   if (call.input.num_elements() > 0) comm_->call(call);
   const std::shared_ptr<runtime::Event> done = call.stream->record();
-  // A graph's events pass in no run that could be watched: NCCL's own errors have to do there.
+  // A captured graph's events never pass, so they cannot be watched: only NCCL's own errors help
+  // there.
   if (!runtime::cuda::cuda_stream(*call.stream).is_capturing()) comm_->watch(call, done);
   return done;
 }
@@ -262,7 +263,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& opt
   require(options.device.type == DeviceType::cuda, ErrorCode::Device, "nccl",
           "NCCL serves CUDA devices, found {}; use --comm own", to_string(options.device));
   if (options.sharing == GpuSharing::allow) {
-    // Before NCCL is called at all: it reads its environment once.
+    // Before the first call of NCCL, which reads its environment only once.
     setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", options.rank).c_str(), 1);
   }
   const auto gpu = static_cast<std::size_t>(runtime::logical_device(options.device).gpu());

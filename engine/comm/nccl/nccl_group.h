@@ -1,23 +1,23 @@
-// The communicator whose collectives are NCCL's, for ranks that each have a GPU. Read
-// comm/communicator.h first; here is what differs.
+// The communicator that uses NCCL's collectives, for ranks that each have a GPU. Read
+// comm/communicator.h first; this header lists the differences.
 //
 // Meeting: every rank writes its GPU's UUID and its version of NCCL into the store and reads those
 //          of all ranks, so that two ranks on one GPU are named. NCCL itself would hang, or fail
 //          without naming them.
 // Calls:   a call is put on a stream of the GPU, as the CUDA part of communicator.h says; the ranks
-//          do not meet on the host. NCCL therefore cannot check that ranks call the same: ranks
-//          that differ in operation, size, dtype, op or root hang until their time limit, or get
-//          wrong values where NCCL's steps happen to fit.
-// Failure: a thread of each rank polls the time limits of the calls that are under way, and NCCL's
-//          own errors (ncclCommGetAsyncError). The rank then aborts NCCL (ncclCommAbort), which
-//          ends what hangs on the GPU. The values of the call are worthless, so the next wait of
-//          the host for this device throws the error, and so does every later call. The error says
-//          what its own rank called last, and not which rank is missing: compare the errors of the
-//          ranks. abort() breaks the group of its own rank; the others find out by NCCL's errors,
-//          or by their time limits. A failed call in a captured graph is found by NCCL's errors,
-//          not by a time limit.
+//          do not meet on the host. So NCCL cannot check that the ranks' calls match: ranks that
+//          differ in operation, size, dtype, op or root hang until their time limit, or get wrong
+//          values if NCCL's steps happen to fit.
+// Failure: a thread of each rank polls the time limits of the calls under way, and NCCL's own
+//          errors (ncclCommGetAsyncError). On an error the rank aborts NCCL (ncclCommAbort), which
+//          ends the kernels that hang on the GPU. The values of the call are worthless, so the
+//          host's next wait for this device throws the error, and so does every later call. The
+//          error names the rank's own last call, but not the rank that is missing: compare the
+//          errors of the ranks. abort() breaks the group of its own rank; the others find out by
+//          NCCL's errors, or by their time limits. In a captured graph only NCCL's errors reveal a
+//          failed call, no time limit does.
 // Messages: send and recv are Error{Usage}; --comm own carries messages.
-// Results: bit-identical from run to run for equal topologies; min and max need not keep a NaN.
+// Results: bit-identical from run to run for equal topologies; min and max may lose a NaN.
 // Plans:   NCCL chooses its algorithms; an all_reduce that names one is Error{Usage}.
 // Threads: ranks that are threads of one process need CUDA_MODULE_LOADING=EAGER in its environment
 //          before its first call into CUDA: a kernel that is loaded at its first launch may wait
@@ -36,8 +36,8 @@ namespace lockstep::comm {
 
 enum class GpuSharing {
   refuse,
-  // Several processes may use one GPU: NCCL is told that each is a host of its own (NCCL_HOSTID).
-  // This is for checking results, never for timing: the processes take turns on the GPU.
+  // Several processes may use one GPU: NCCL is told that each is a separate host (NCCL_HOSTID).
+  // This is for checking results, never for timing, because the processes take turns on the GPU.
   allow,
 };
 
@@ -45,14 +45,14 @@ struct NcclGroupOptions {
   int rank = 0;
   int world_size = 1;
   std::shared_ptr<Store> store;
-  // Tells groups that use one store apart, also one after the other.
+  // Distinguishes groups that use one store, including successive ones.
   std::string group = "0";
   Device device{DeviceType::cuda, 0};
   GpuSharing sharing = GpuSharing::refuse;
-  double timeout_seconds = 30;  // to meet, and of the communicator
+  double timeout_seconds = 30;  // to meet, and for the communicator's calls
 };
 
-// Says whether this build can use NCCL; if it cannot, the reason says what to do.
+// True if this build can use NCCL; if not, the reason says what to do.
 bool has_nccl();
 const std::string& no_nccl_reason();
 

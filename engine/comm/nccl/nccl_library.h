@@ -1,4 +1,4 @@
-// NCCL's functions, loaded when they are first needed, so that a program starts and does everything
+// NCCL's functions, loaded when they are first needed, so that programs start and do everything
 // else on a machine without NCCL.
 #pragma once
 
@@ -36,7 +36,7 @@ struct Library {
 // The library that this process uses. Throws as load() does.
 const Library& library();
 
-// Loads a shared library by name or path. Throws Error{Comm} when there is none, it is not NCCL, or
+// Loads a shared library by name or path. Throws Error{Comm} if there is none, it is not NCCL, or
 // it is older than 2.18; the error says how to get NCCL, and that --comm own works without it.
 Library load(const std::string& path);
 

@@ -38,8 +38,8 @@ struct GroupRank {
   TensorView part(plan::Chunk chunk) const { return buffer.part(chunk.offset, chunk.count); }
 };
 
-// Runs a plan step by step. In a step, each receiver waits for its senders; it copies a chunk that
-// replaces its own into place, and a summand into its scratch memory. The senders wait for these
+// Runs a plan step by step. In a step, each receiver waits for its senders; a chunk that replaces
+// its own is copied into place, a summand into its scratch memory. The senders wait for these
 // copies, and then each receiver adds. So a rank may add to a chunk in the step in which it sends
 // it.
 class PlanRun {
@@ -75,7 +75,7 @@ class PlanRun {
     for (std::size_t rank = 0; rank < num_ranks; ++rank) add(rank, writes[rank], summands[rank]);
   }
 
-  // Copies what others send to a rank. Returns the summands, in the order of the writes.
+  // Copies the chunks that others send to a rank. Returns the summands, in the order of the writes.
   std::vector<ConstTensorView> fetch(std::size_t rank, std::span<const plan::Write> writes) {
     const GroupRank& me = ranks_[rank];
     const std::size_t element_size = size_of(me.buffer.dtype);
@@ -141,7 +141,7 @@ std::vector<GroupRank> ranks_of(std::span<const GroupMember> members, Tensor Gro
   return ranks;
 }
 
-// The first member of every GPU, in the order of ranks; just the first where there is no GPU.
+// The first member of every GPU, in the order of ranks; only the first member if there is no GPU.
 std::vector<std::size_t> owners_of(std::span<const GroupMember> members) {
   std::vector<std::size_t> owners;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
@@ -218,7 +218,7 @@ std::byte* DeviceScratch::on(runtime::Stream& stream, std::size_t num_bytes) {
     memory_ = std::make_shared<runtime::Storage>(device, num_bytes);
     num_bytes_ = num_bytes;
     memory_->record_use(device.comm_stream());
-    // The pool gives out what earlier work of the compute stream may still use.
+    // The pool may give out memory that earlier work of the compute stream still uses.
     if (&stream != &device.compute_stream()) stream.wait(device.compute_stream().record());
   }
   is_in_graph_ = is_in_graph_ || runtime::is_capturing_step();

@@ -15,7 +15,7 @@ namespace {
 
 namespace on_gpu = kernels::cuda;
 
-// The type in which values are added up: a half's sum is rounded once, at the end.
+// The type in which values are added; a half's sum is rounded once, at the end.
 template <typename T>
 struct ArithmeticType {
   using Type = T;
@@ -44,8 +44,8 @@ __device__ on_gpu::Float16 from_arithmetic(float value) {
   return on_gpu::to_float16(value);
 }
 
-// Products and sums are rounded one after the other, as the CPU does it; a fused multiply-add would
-// have other bits.
+// Products and sums are rounded one after the other, as on the CPU; a fused multiply-add would give
+// other bits.
 __device__ float multiply(float a, float b) {
   return __fmul_rn(a, b);
 }
@@ -143,9 +143,9 @@ template <typename T>
 void launch_reduce(runtime::Stream& stream, const Pointers& pointers, std::size_t num_elements,
                    double factor, ReduceOp op) {
   const std::size_t in_vectors = vector_elements<T>(pointers, num_elements);
-  // Many elements are worth several rounds of a thread, so that blocks need not be started; but all
-  // threads together must ask for as much as is on its way at once, bandwidth * latency: NVLink 4
-  // brings 450 GB/s after about 2 us.
+  // With many elements a thread does several rounds, which saves starting blocks; but all threads
+  // together must request as much as can be under way at once, bandwidth * latency: NVLink 4 brings
+  // 450 GB/s after about 2 us.
   constexpr unsigned kMaxBlocks = 1024;
   constexpr std::size_t kBytesOnTheirWay = 900'000;
   static_assert(kMaxBlocks * on_gpu::kThreads * std::size_t{16} >= kBytesOnTheirWay);

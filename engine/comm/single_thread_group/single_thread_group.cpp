@@ -35,7 +35,7 @@ SingleThreadGroup::SingleThreadGroup(std::vector<Device> devices)
     require(device.type == devices_[0].type, ErrorCode::Device, "single-thread group",
             "all devices must be of one type, found {} and {}", to_string(devices_[0]),
             to_string(device));
-    runtime::logical_device(device);  // says what exists if this one does not
+    runtime::logical_device(device);  // throws with the devices that exist
   }
 }
 

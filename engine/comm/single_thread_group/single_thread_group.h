@@ -16,8 +16,8 @@ namespace lockstep::comm {
 class DeviceGroup;
 struct CallHeader;
 
-// The start of a collective, one event per rank: async calls follow these instead of all work that
-// the compute streams hold. Empty: they follow that.
+// The start of a collective, one event per rank: async calls follow these events. Empty: they
+// follow all work that the compute streams hold.
 using StartEvents = std::span<const std::shared_ptr<runtime::Event>>;
 
 class SingleThreadGroup {
@@ -30,9 +30,9 @@ class SingleThreadGroup {
 
   const std::vector<Device>& devices() const { return devices_; }
 
-  // In place, see Communicator. blocking: in the order of the compute streams. async: on the
-  // communication streams, and Work::wait() lets the compute streams wait. On the CPU, which does
-  // everything at once in the calling thread, both are done when the call returns.
+  // Works in place, see Communicator. blocking: in the order of the compute streams. async: on the
+  // communication streams, and Work::wait() lets the compute streams wait. On the CPU the calling
+  // thread does everything at once, so both are done when the call returns.
   // options.plan automatic: two-shot in one pass (device_group.h).
   // Throws:   Error{DType} for elements that cannot be reduced with the op.
   // REQUIRES: buffers holds one tensor per device, on it, all of equal size and type; start is

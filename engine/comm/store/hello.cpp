@@ -41,7 +41,7 @@ std::span<std::byte> writable(std::string& text) {
   return std::as_writable_bytes(std::span(text));
 }
 
-// Takes the same time wherever the texts differ, so that the delay says nothing about the token.
+// Takes the same time wherever the texts differ, so that the delay reveals nothing about the token.
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   volatile unsigned difference = 0;

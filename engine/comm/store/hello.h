@@ -2,9 +2,9 @@
 // begins every connection, to the store or to another rank.
 //
 // The hello states the purpose of the connection, the job's token and the process's rank. The
-// listening end compares purpose and token before it reads anything else, and closes a connection
-// with a wrong hello without a word. The token and all that follows travel in clear: it keeps jobs
-// and users apart on networks whose other users cannot read or alter the traffic
+// listening end compares purpose and token before it reads anything else, and silently closes a
+// connection with a wrong hello. The token and everything after it travel in clear text: the token
+// keeps jobs and users apart on networks whose other users cannot read or alter the traffic
 // (docs/processes.md).
 #pragma once
 
@@ -17,37 +17,37 @@
 
 namespace lockstep::comm {
 
-// 64 hexadecimal digits that nobody can guess. Throws Error{Io} when the system has none.
+// 64 random hexadecimal digits. Throws Error{Io} if the system has no randomness.
 std::string make_token();
-// Throws Error{Usage} unless the token has 16 ... 256 bytes; `what` is named in the error.
+// Throws Error{Usage} unless the token has 16 ... 256 bytes; the error names `what`.
 void require_token(std::string_view token, std::string_view what = "hello");
 
-// A message is a list of texts. Each travels as its size (u32, little-endian) and its bytes, the
-// whole message in the same way.
+// A message is a list of texts. Each travels as its size (u32, little-endian) and its bytes, and so
+// does the whole message.
 using Message = std::vector<std::string>;
 std::string encode(const Message& message);
-// The message in bytes behind the size of the whole; none when they are none.
+// The message in the bytes after the whole's size; empty if they are not one.
 std::optional<Message> decode_message(std::string_view bytes);
 
 IoResult send_message(const Socket& connection, const Message& message, runtime::Deadline deadline);
-// Bytes that are no message count as closed, as does a size above max_bytes, for which no memory is
-// taken.
+// Bytes that are not a message count as closed, and so does a size above max_bytes, for which no
+// memory is taken.
 IoResult receive_message(const Socket& connection, std::size_t max_bytes, Message& message,
                          runtime::Deadline deadline);
 
 struct Hello {
   std::string purpose;       // "store", "tcp/GROUP": other protocols and groups are strangers
-  std::string token;         // the job's
+  std::string token;         // the job's token
   int rank = -1;             // the rank that connects; -1: none
-  std::string process = {};  // its name, for errors of others that come as this rank
+  std::string process = {};  // its name, for the errors of others that claim this rank
 };
 
 Message to_message(const Hello& hello);
-// The hello in a message, when its purpose and token are those of `expected`.
+// The hello in a message, if its purpose and token are those of `expected`.
 std::optional<Hello> to_hello(const Message& message, const Hello& expected);
 
-// Waits a bounded time for the hello. Ends a connection without a valid one: shut down when the
-// hello is wrong; reset, by which the other end knows that it may try again, when none came.
+// Waits a bounded time for the hello. Ends a connection without a valid one: shuts it down if the
+// hello is wrong; resets it if none came, which tells the other end that it may try again.
 std::optional<Hello> receive_hello(const Socket& connection, const Hello& expected,
                                    runtime::Deadline deadline);
 

@@ -23,7 +23,7 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// Empty, with the reason, when the name is not known.
+// Returns an empty list, with the reason, if the name is unknown.
 AddressList resolve(const std::string& host, std::uint16_t port, std::string& why) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -59,7 +59,7 @@ std::string text_of(const sockaddr* address, socklen_t size) {
   require(status == 0, ErrorCode::Comm, "connect", "cannot name an end of a connection: {}",
           gai_strerror(status));
   const std::string found = text.data();
-  // A connection over IPv4 to a socket of both families.
+  // The prefix of an IPv4 address at a socket for both families.
   constexpr std::string_view kMapped = "::ffff:";
   return found.starts_with(kMapped) ? found.substr(kMapped.size()) : found;
 }
@@ -68,7 +68,7 @@ std::string text_of(const sockaddr_storage& address) {
   return text_of(reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
-// A connection to a free port of this host can meet itself.
+// True if the connection to a free port of this host met itself, which can happen.
 bool is_connected_to_itself(const Socket& socket) {
   const sockaddr_storage peer = address_by(getpeername, socket);
   const sockaddr_storage own = address_by(getsockname, socket);
@@ -133,9 +133,9 @@ Socket listen_on(const std::string& name, std::uint16_t port) {
       }
     }
     error = errno;
-    if (error == EADDRINUSE) break;  // another job is here: no second address makes up for it
+    if (error == EADDRINUSE) break;  // another job is here; a second address does not help
   }
-  // A host whose kernel does without IPv6.
+  // The host's kernel lacks IPv6.
   if (error == EAFNOSUPPORT && name == "::") return listen_on("0.0.0.0", port);
   fail_to_listen(name, port, error);
 }
@@ -169,7 +169,8 @@ Socket accept_from(const Socket& listener) {
 Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline deadline) {
   constexpr std::chrono::milliseconds kFirstPause{2};
   constexpr std::chrono::milliseconds kLongestPause{100};
-  // Each of several addresses has a turn, since any of them may take packets and never answer.
+  // Each of several addresses gets a turn, because any of them may swallow packets and never
+  // answer.
   constexpr std::chrono::seconds kTurn{3};
   auto pause = kFirstPause;
   while (true) {

@@ -16,24 +16,24 @@ namespace lockstep::comm {
 class Socket : public FileDescriptor {
  public:
   using FileDescriptor::FileDescriptor;
-  // End a connection without closing its descriptor, which another thread may be using: the other
+  // Ends a connection without closing its descriptor, which another thread may be using: the other
   // end sees IoResult::closed, or IoResult::reset, which means try again.
   void shut_down() const noexcept;
   void reset() const noexcept;
 };
 
-// Listens on an address of this host: "127.0.0.1", "::" (every address), or a name, of which it
-// takes the first address that is this host's. Port 0 takes a free one.
-// Throws Error{Comm}, which names the port when it is in use.
+// Listens on an address of this host: "127.0.0.1", "::" (every address), or a name, whose first
+// address on this host it takes. Port 0 takes a free one.
+// Throws Error{Comm}, which names the port if it is in use.
 Socket listen_on(const std::string& name, std::uint16_t port);
 
-// The reason why a host's name has no address; empty when it has one.
+// The reason why a host's name has no address; empty if it has one.
 std::string why_unknown(const std::string& host);
-// True when this host's loopback is among the addresses that the name has here.
+// True if this host's loopback is among the name's addresses here.
 bool is_loopback_here(const std::string& name);
 
-// A connection that waits at a listener; not open, with the reason in errno, when there is none or
-// this process may not have another descriptor.
+// A connection that waits at a listener. If there is none, or this process may not have another
+// descriptor, the socket is not open and errno has the reason.
 Socket accept_from(const Socket& listener);
 
 // Connects; tries again until the deadline while no process listens. Resolves names each time.
@@ -45,7 +45,7 @@ std::uint16_t port_of(const Socket& socket);
 std::string local_address_of(const Socket& connection);
 std::string remote_address_of(const Socket& connection);
 
-// Waits until a poll() event such as POLLIN has come; false at the deadline.
+// Waits until a poll() event such as POLLIN has come; returns false at the deadline.
 bool wait_for_event(const Socket& socket, short event, runtime::Deadline deadline);
 
 // closed: by the other end, on purpose or with its process. reset: the connection was cut.

@@ -12,7 +12,7 @@ std::optional<std::string> Store::find(std::string_view key, runtime::Deadline d
   constexpr std::chrono::microseconds kFirstPause{100};
   constexpr std::chrono::microseconds kLongestPause{10'000};
   for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    // Read before the store is asked: what came in time counts, however late this thread runs.
+    // Read before the store is asked: what came in time counts, even if this thread runs late.
     const bool is_late = runtime::has_passed(deadline);
     if (auto value = try_get(key)) return value;
     if (is_late) return std::nullopt;
@@ -27,8 +27,8 @@ std::string Store::get(std::string_view key, runtime::Deadline deadline) {
   return *std::move(value);
 }
 
-// In round g, rank r says by "name/g/r" that it has come; the last one opens "name/g/open". The
-// count of all arrivals says which round it is.
+// In round g, rank r announces itself by "name/g/r"; the last rank opens "name/g/open". The count
+// of all arrivals tells the round.
 void Store::barrier(std::string_view name, int rank, int world_size, runtime::Deadline deadline) {
   const std::int64_t count = add(fmt::format("{}/count", name), 1);
   const std::int64_t round = (count - 1) / world_size;

@@ -1,16 +1,16 @@
-// Store: a table of keys and bytes that all ranks of a job share, by which they find each other
+// Store: a table of keys and bytes that all ranks of a job share. They find each other with it
 // before they are connected (the rendezvous). Read this header first.
 //
 // A rank writes its address under a key of its own and reads those of the others. A wait for a key
-// ends in one of three ways: the key is there; the deadline passed; or the job was aborted.
+// ends in one of three ways: the key is there, the deadline has passed, or the job was aborted.
 //
 //   MemoryStore      the table, for ranks that are threads of one process
 //   TcpStoreServer   serves a MemoryStore to other processes (tcp_store.h)
 //   TcpStoreClient   a Store whose table is in such a server
 //
 // Keys and values are bytes; no value is larger than kMaxValueBytes.
-// Errors:  Error{Timeout} names the key waited for. Error{Comm} when the server is gone or the job
-//          was aborted; it says why.
+// Errors:  Error{Timeout} names the key. Error{Comm} if the server is gone or the job was aborted;
+//          it says why.
 // Threads: any thread may call a Store.
 #pragma once
 
@@ -31,34 +31,34 @@ namespace lockstep::comm {
 
 inline constexpr std::size_t kMaxValueBytes = 1024 * 1024;
 
-// Under this key a server notes the first process that it refused as a rank, and why.
+// Under this key a server records the first process that it refused as a rank, and why.
 inline constexpr const char* kRefusedKey = "store/refused";
 
 class Store {
  public:
   virtual ~Store() = default;
 
-  // Writes a key, also one that exists.
+  // Writes a key, whether or not it exists.
   virtual void set(std::string_view key, std::string_view value) = 0;
-  // Writes a key that does not exist; returns the value that the key has now. So the first of
-  // several writers wins and all of them learn who won.
+  // Writes a key that does not exist; returns the key's present value. So the first of several
+  // writers wins and all of them learn who won.
   virtual std::string set_if_absent(std::string_view key, std::string_view value) = 0;
   // The key's value, if it is there now.
   virtual std::optional<std::string> try_get(std::string_view key) = 0;
-  // Adds to a number (0 where there is none) and returns the sum. The value reads as decimal text.
-  // Error{Usage} when the key holds something else.
+  // Adds to a number (0 if there is none) and returns the sum. The value reads as decimal text.
+  // Error{Usage} if the key holds something else.
   virtual std::int64_t add(std::string_view key, std::int64_t difference) = 0;
-  // Ends the rendezvous: every pending and later call of every rank throws abort_error(why). The
-  // first abort stays.
+  // Ends the rendezvous: every pending and later call of every rank throws abort_error(why). Only
+  // the first abort counts.
   virtual void abort(const Error& why) = 0;
 
-  // Waits until the key exists, and returns its value; none at the deadline. It asks again and
+  // Waits until the key exists, and returns its value; empty at the deadline. It asks again and
   // again, at most ten milliseconds apart.
   std::optional<std::string> find(std::string_view key, runtime::Deadline deadline);
-  // find(), but Error{Timeout} at the deadline.
+  // Like find(), but throws Error{Timeout} at the deadline.
   std::string get(std::string_view key, runtime::Deadline deadline);
-  // Returns when all ranks of 0 ... world_size - 1 have called it with this name; a name may be
-  // used again, after a barrier that succeeded. Error{Timeout} names the ranks that have not come.
+  // Returns when all ranks 0 ... world_size - 1 have called it with this name. A name may be used
+  // again after a barrier that succeeded. Error{Timeout} names the ranks that have not come.
   void barrier(std::string_view name, int rank, int world_size, runtime::Deadline deadline);
 };
 
@@ -78,7 +78,7 @@ class MemoryStore final : public Store {
   FirstFailure failure_;
 };
 
-// The same words as Error{Comm}, whatever went wrong for the rank that ends the rendezvous.
+// An Error{Comm} with the same words, whatever kind of error ended the rendezvous.
 Error abort_error(const Error& why);
 
 }  // namespace lockstep::comm

@@ -13,7 +13,7 @@
 namespace lockstep::comm {
 namespace {
 
-// The oldest connection without a hello is cut when more than so many wait, beside the expected.
+// If more strangers than this wait, besides the expected ranks, the oldest without a hello is cut.
 constexpr std::size_t kMaxStrangers = 128;
 
 Message failed(const Error& error) {
@@ -97,13 +97,13 @@ void TcpStoreServer::accept_all() {
       clients_.pop_back();
       --num_clients_;
     }
-    // Out of descriptors or threads: the job goes on, and the newcomer tries again.
+    // This process is out of descriptors or threads: the job goes on, and the newcomer tries again.
     constexpr std::chrono::milliseconds kPause{20};
     std::this_thread::sleep_for(kPause);
   }
 }
 
-// Forgets clients that have ended, and cuts the oldest stranger when there are too many.
+// Forgets clients that have ended, and cuts the oldest stranger if there are too many.
 void TcpStoreServer::make_room() {
   clients_.remove_if([](Client& client) {
     if (!client.has_ended) return false;
@@ -152,8 +152,8 @@ void TcpStoreServer::answer_requests(const Socket& socket, const Hello& hello) {
   if (!has_left) table_.abort(ended_rank(hello.rank));
 }
 
-// "ok": the process is let in, as its rank where it says one. A job goes on as if the process that
-// it refuses had not come, but can name it where it waits for others in vain.
+// "ok" lets the process in, as its rank if it names one. After a refusal the job goes on
+// undisturbed, but it can name the refused process if it waits for others in vain.
 Message TcpStoreServer::answer_hello(const Hello& hello) {
   if (hello.rank < 0) return {"ok"};
   const std::lock_guard lock(ranks_mutex_);
@@ -199,7 +199,7 @@ TcpStoreClient::TcpStoreClient(const TcpStoreClientOptions& options)
   while (!try_to_join(options, deadline)) std::this_thread::sleep_for(kPause);
 }
 
-// False: try again. A server cuts connections when strangers keep it busy.
+// False: try again. A server cuts connections if strangers keep it busy.
 bool TcpStoreClient::try_to_join(const TcpStoreClientOptions& options, runtime::Deadline deadline) {
   constexpr std::chrono::milliseconds kLeastTurn{500};
   constexpr std::chrono::seconds kTurn{5};
@@ -239,7 +239,7 @@ bool TcpStoreClient::try_to_join(const TcpStoreClientOptions& options, runtime::
 TcpStoreClient::~TcpStoreClient() {
   if (lost_.is_set()) return;
   const runtime::Deadline deadline = runtime::deadline_after(1);
-  // The server closes when it has noted that this rank left: later comers shall hear so.
+  // The server closes after it has recorded that this rank left, so that later comers hear of it.
   Message nothing;
   if (send_message(socket_, {"leave"}, deadline) == IoResult::done) {
     receive_message(socket_, 0, nothing, deadline);
@@ -258,7 +258,7 @@ Message TcpStoreClient::ask(const Message& request) {
   if (result == IoResult::done) {
     result = receive_message(socket_, kMaxStoreMessageBytes, answer, deadline);
   }
-  // Once an answer is missing, the next one would be taken for it: the connection is lost.
+  // After a missing answer, the next one would be taken for it, so the connection is lost.
   if (result != IoResult::done) {
     const bool is_late = result == IoResult::timeout;
     lost_.set(
