@@ -1,7 +1,7 @@
-// A logical device: the name that user code gives to a place where tensors live and ops run.
+// A logical device: the name that user code gives to the place of tensors and operations.
 //
 // Several logical devices may share one physical GPU, or the CPU: "cpu:0" ... "cpu:63" exist on
-// demand. What a name stands for is decided in engine/runtime.
+// demand. engine/runtime decides what a name stands for.
 #pragma once
 
 #include <compare>
@@ -32,7 +32,7 @@ std::string to_string(Device device);
 Device parse_device(std::string_view text);
 
 // devices_of(DeviceType::cpu, {0, 3}) is {cpu:0, cpu:3}.
-// Throws Error{Device} when ids is empty, or an id is negative or stands twice.
+// Throws Error{Device} if ids is empty, or an id is negative or appears twice.
 std::vector<Device> devices_of(DeviceType type, const std::vector<int>& ids);
 
 }  // namespace lockstep

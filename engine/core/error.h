@@ -48,7 +48,7 @@ class Error : public std::runtime_error {
   std::size_t operation_bytes_;
 };
 
-// The one place where a message is put together, so that its many callers stay small.
+// The only place that puts a message together, so that its many callers stay small.
 [[noreturn]] void fail_with(ErrorCode code, std::string_view operation, fmt::string_view format,
                             fmt::format_args args);
 

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// O_NONBLOCK: opening a pipe would else wait for its writer.
+// O_NONBLOCK, because opening a pipe would otherwise wait for its writer.
 InputFile::InputFile(const std::filesystem::path& path, std::string_view operation)
     : name_(path.string()),
       operation_(operation),
@@ -68,7 +68,7 @@ std::string errno_text() {
   return std::generic_category().message(errno);
 }
 
-// The kernel's limit too.
+// The kernel has the same limit.
 constexpr int kMaxLinks = 40;
 
 // The file that a write to path changes: the end of its symbolic links, which need not exist.
@@ -115,7 +115,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, std::string_view opera
   }
   target_ = resolve_links(path, operation_);
   has_limit_ = true;
-  do {  // a name that an earlier process with this id left behind is passed over
+  do {  // skips a name that an earlier process with this id left behind
     temporary_ = temporary_name(target_);
     constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
     file_ = FileDescriptor(::open(temporary_.c_str(), kFlags, 0666));
@@ -169,11 +169,11 @@ void AtomicFile::commit() {
   close();
   publish();
 
-  // The rename itself lasts only once the folder is on disk.
+  // The rename itself is durable only once the folder is on disk.
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
   const FileDescriptor folder(::open(folder_of(target_).c_str(), kFlags));
   if (!folder.is_open()) fail_with_errno("cannot open the folder of");
-  // Some file systems cannot sync folders (EINVAL); there the rename is all there is.
+  // Some file systems cannot sync folders (EINVAL); there the rename has to do.
   const bool is_synced = ::fsync(folder.descriptor()) == 0 || errno == EINVAL;
   if (!is_synced) fail_with_errno("cannot sync the folder of");
 }
@@ -183,7 +183,7 @@ void AtomicFile::fail_with_errno(std::string_view what) const {
   fail(ErrorCode::Io, operation_, "{} '{}': {}", what, target_.string(), reason);
 }
 
-// Some file systems say only now that they are full.
+// Some file systems only report here that they are full.
 void AtomicFile::close() {
   if (::close(file_.release()) != 0 && errno != EINTR) fail_with_errno("cannot close");
 }
@@ -202,7 +202,7 @@ void check_writable(const std::filesystem::path& path) {
   struct stat status {};
   const bool exists = ::stat(path.c_str(), &status) == 0;
   if (exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-    // Opening a pipe would wait for its reader.
+    // The access is only asked about, because opening a pipe would wait for its reader.
     const bool writable = ::access(path.c_str(), W_OK) == 0;
     const std::string reason = writable ? "" : errno_text();
     require(writable, ErrorCode::Io, "save", "cannot write to '{}': {}", path.string(), reason);
@@ -220,7 +220,7 @@ bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b
   if (a_exists) return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
   const auto whole_path = [](const std::filesystem::path& path) {
     const std::filesystem::path end = resolve_links(path, "save");
-    std::error_code ignored;  // a folder that is missing is found out when the file is opened
+    std::error_code ignored;  // a missing folder is reported when the file is opened
     return std::filesystem::weakly_canonical(folder_of(end), ignored) / end.filename();
   };
   return whole_path(a) == whole_path(b);

@@ -1,4 +1,4 @@
-// Files as users meet them: opened, read whole, and replaced whole or not at all.
+// Files of users: opened, read whole, and replaced either whole or not at all.
 #pragma once
 
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// An open file, pipe, socket or event, which is closed with its owner.
+// An open file, pipe, socket or event, which its owner's destructor closes.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -38,22 +38,22 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
-// A regular file that a user gave, read front to back. Its size is known, so that what its header
-// promises can be checked before memory is taken for it.
+// A regular file that a user gave, read front to back. Its size is known, so that claims in its
+// header can be checked before memory is taken.
 class InputFile {
  public:
   // operation is the tag of the errors, such as "idx"; it must outlive the object.
   // Throws Error{Io} that names the file: missing, no permission, a folder, a pipe or a device.
   InputFile(const std::filesystem::path& path, std::string_view operation);
 
-  // Fills destination as far as the file reaches and returns the number of bytes: fewer than
-  // destination.size() only at the end. Throws Error{Io} for read errors.
+  // Fills destination as far as the file reaches and returns the number of bytes, which is less
+  // than destination.size() only at the end. Throws Error{Io} for read errors.
   std::size_t read(std::span<std::byte> destination);
 
-  // The same, and Error{Io} when the file ends before.
+  // The same, but throws Error{Io} if the file is too short.
   void read_exactly(std::span<std::byte> destination);
 
-  // Begins again at the first byte.
+  // Goes back to the first byte.
   void rewind();
 
   // Its size when it was opened.
@@ -69,40 +69,39 @@ class InputFile {
   std::uint64_t num_bytes_ = 0;
 };
 
-// All of a file as text. Throws Error{Io} as InputFile.
+// Reads a whole file as text. Throws Error{Io} as InputFile.
 std::string read_text_file(const std::filesystem::path& path, std::string_view operation);
 
 // A file being written, which is replaced whole or not at all: the bytes go to a temporary file in
 // the same folder; commit() syncs and closes it, renames it over the target and syncs the folder. A
-// kill or a power cut at any instant leaves the old file or the new one, never a mixture. What a
-// kill may leave behind besides is "<name>.partial-<pid>-<n>".
+// kill or a power cut at any instant leaves the old file or the new one, never a mixture. A kill
+// may also leave a file "<name>.partial-<pid>-<n>".
 //
-// A target that exists keeps its permissions; a symbolic link stays a link
-// and what it points to is replaced, or made. Devices and pipes (/dev/null) cannot be replaced:
-// they are written directly.
+// A target that exists keeps its permissions. A symbolic link stays, and the file that it points to
+// is replaced or made. Devices and pipes (/dev/null) cannot be replaced: they are written directly.
 class AtomicFile {
  public:
   // Opens the temporary file. operation is the tag of the errors; it must outlive the object.
-  // Throws Error{Io} when the target cannot be written: no such folder, no permission, a folder by
+  // Throws Error{Io} if the target cannot be written: no such folder, no permission, a folder of
   // that name.
   explicit AtomicFile(const std::filesystem::path& path, std::string_view operation = "save");
 
-  // Removes the temporary file unless commit() was called; the target is then as it was.
+  // Removes the temporary file unless commit() was called; the target is then unchanged.
   ~AtomicFile();
 
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends. Throws Error{Io}, for example when the disk is full or the limit of `ulimit -f` would
-  // be passed (without the signal SIGXFSZ, which would end the process).
+  // Appends. Throws Error{Io}, for example if the disk is full or the limit of `ulimit -f` is
+  // reached (without the signal SIGXFSZ, which would end the process).
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
-  // Makes what was written so far the target's content, unsynced; what is written from now on
-  // follows it there at once: for a log, of which the beginning is worth keeping.
+  // Makes everything written so far the target's content, unsynced; later writes appear there at
+  // once. It is meant for a log, whose beginning is worth keeping.
   void publish();
 
-  // Makes what was written the target's content. Call it once, last. Throws Error{Io}.
+  // Makes everything written the target's content. Call it once, at the end. Throws Error{Io}.
   void commit();
 
  private:
@@ -112,8 +111,8 @@ class AtomicFile {
 
   std::string_view operation_;
   std::filesystem::path target_;
-  std::filesystem::path temporary_;  // empty when the target is written directly
-  bool has_limit_ = false;           // of `ulimit -f`, which holds for regular files
+  std::filesystem::path temporary_;  // empty if the target is written directly
+  bool has_limit_ = false;           // of `ulimit -f`, which applies to regular files
   FileDescriptor file_;
   std::size_t num_written_ = 0;
 };
@@ -122,8 +121,8 @@ class AtomicFile {
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-// Finds out before the work starts whether its result could be saved at path. Leaves everything as
-// it was. Throws Error{Io} that says why not.
+// Checks before the work starts that its result could be saved at path, and changes nothing. Throws
+// Error{Io} that says why not.
 void check_writable(const std::filesystem::path& path);
 
 // True if writing to both paths would write one file twice: two spellings, symbolic links, or names

@@ -1,8 +1,8 @@
 // The two 16-bit floating-point types, as values that convert to float and back.
 //
-// They store; they do not compute: whoever adds them up does so in float and rounds once.
-// Rounding is to nearest, ties to even; a NaN stays a NaN. Written out bit by bit, so that every
-// host rounds alike.
+// They store values and do not compute: sums are made in float and rounded once. Rounding is to
+// nearest, ties to even; a NaN stays a NaN. It is written out bit by bit, so that every host rounds
+// alike.
 #pragma once
 
 #include <bit>
@@ -73,7 +73,7 @@ static_assert(sizeof(Float16) == 2 && std::is_trivial_v<Float16>);
 template <typename T>
 inline constexpr bool is_half = std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>;
 
-// The type that sums of T are computed in.
+// The type for sums of T.
 template <typename T>
 using ArithmeticOf = std::conditional_t<is_half<T>, float, T>;
 

@@ -27,7 +27,7 @@ bool is_count(const Json& value) {
   return value.is_number_integer() && value.get<double>() >= 1 && value.get<double>() <= 1e12;
 }
 
-// A value in a message; of a list or an object only that it is one.
+// Shows a value in a message; of a list or an object it only says which of the two it is.
 std::string describe(const Json* value) {
   if (value == nullptr) return "nothing";
   if (value->is_array()) return "a list";
@@ -54,7 +54,7 @@ JsonFile::JsonFile(std::string_view name, const std::string& text, std::string_v
     json_ = std::make_unique<Json>(Json::parse(text));
   } catch (const Json::parse_error& error) {
     const std::size_t position = std::min(error.byte, text.size());
-    // White space behind a cut is part of what was cut.
+    // White space after a cut belongs to the missing part.
     const bool is_cut = text.find_first_not_of(" \t\r\n", position) == std::string::npos &&
                         (text[0] == '{' || text[0] == '[');
     const std::size_t line = line_at(text, position);

@@ -1,4 +1,4 @@
-// Reads JSON files that users wrote; errors name the file and the field.
+// Reads JSON files that users wrote. Errors name the file and the field.
 #pragma once
 
 #include <cstddef>
@@ -13,32 +13,32 @@
 
 namespace lockstep {
 
-// A JSON file that a user gave. Each field is looked at before it is believed: one that is missing,
-// or holds what it cannot, is an Error{Io} that names the file and the field.
+// A JSON file that a user gave. Each field is checked before use: a missing field, or one with an
+// impossible value, is an Error{Io} that names the file and the field.
 class JsonFile;
 
-// One object of the file. A handle: the file must outlive it.
+// One object of the file: a handle, which the file must outlive.
 class JsonFields {
  public:
-  // place: such as "rows[3]"; empty for the whole. Throws unless it is an object.
+  // place: such as "rows[3]"; empty for the whole file. Throws unless it is an object.
   JsonFields(const JsonFile& file, const nlohmann::json& object, std::string place);
 
-  bool has(const char* name) const;  // and is not null
+  bool has(const char* name) const;  // and it is not null
   JsonFields object(const char* name) const;
-  std::vector<JsonFields> objects(const char* name) const;  // of a list
+  std::vector<JsonFields> objects(const char* name) const;  // from a list
   std::vector<std::string> names() const;                   // of all members, sorted
-  // Throws at the first member that is none of these.
+  // Throws at the first member that is not one of these.
   void require_only(const std::vector<std::string>& known) const;
-  // As it is, where it is there.
+  // The raw value; nullptr if it is missing.
   const nlohmann::json* find(std::string_view name) const;
 
   std::string text(const char* name) const;
   std::string text_or_empty(const char* name) const;
-  std::vector<std::string> texts(const char* name) const;  // empty where it is missing
-  // From 0 to 1e30, which no quantity comes near: what is made of such numbers stays finite.
+  std::vector<std::string> texts(const char* name) const;  // empty if it is missing
+  // From 0 to 1e30: no real quantity comes near, and results made of such numbers stay finite.
   double number(const char* name) const;
   std::optional<double> optional_number(const char* name) const;
-  std::vector<double> numbers(const char* name) const;  // empty where it is missing
+  std::vector<double> numbers(const char* name) const;  // empty if it is missing
   double positive(const char* name) const;              // the same, but not 0
   // From 1 to a million million.
   std::size_t count(const char* name) const;
@@ -52,7 +52,7 @@ class JsonFields {
 
  private:
   std::string place_of(std::string_view name) const;
-  // The value of that name. Refuses one that is missing or not right.
+  // The value of that name. Refuses a missing or wrong one.
   template <typename IsRight>
   const nlohmann::json& checked(const char* name, IsRight is_right,
                                 std::string_view expected) const;
@@ -66,11 +66,11 @@ class JsonFields {
 
 class JsonFile {
  public:
-  // name is what errors call the text, operation their tag; it must outlive the object.
-  // Throws Error{Io} for a text that is not JSON; says of one that ends too early that it is
+  // name stands for the text in errors, operation is their tag; it must outlive the object.
+  // Throws Error{Io} for a text that is not JSON; if the text ends too early, it says that it is
   // truncated.
   JsonFile(std::string_view name, const std::string& text, std::string_view operation);
-  // Reads the file. Throws Error{Io} as read_text_file() too.
+  // Reads the file. Throws what read_text_file() throws, too.
   JsonFile(const std::filesystem::path& path, std::string_view operation);
   ~JsonFile();
   JsonFile(const JsonFile&) = delete;

@@ -1,5 +1,5 @@
-// Log lines on stderr, each written at once, prefixed with the rank where there is more than one:
-// "[rank 2/4] warning: ...".
+// Log lines on stderr, each written at once. If there are several ranks, each line has its rank in
+// front: "[rank 2/4] warning: ...".
 #pragma once
 
 #include <fmt/core.h>

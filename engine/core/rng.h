@@ -25,7 +25,7 @@ inline double uniform_double(std::uint32_t high, std::uint32_t low) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-// A sequence of values from one (seed, stream). Copies go on from the same place.
+// A sequence of values from one (seed, stream). Copies continue from the same place.
 class Rng {
  public:
   explicit Rng(std::uint64_t seed, std::uint64_t stream = 0) : seed_(seed), stream_(stream) {}
@@ -37,7 +37,7 @@ class Rng {
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
   // Mean 0, variance 1 (Box-Muller).
   double normal();
-  // Uniform in 0 ... bound - 1, without bias. Throws Error{Usage} for a bound of 0.
+  // Uniform in 0 ... bound - 1, without bias. Throws Error{Usage} if bound is 0.
   std::uint64_t below(std::uint64_t bound);
 
  private:
@@ -48,14 +48,14 @@ class Rng {
   unsigned used_ = 4;
 };
 
-// The calling thread's generator, which layers draw from that are given none. It starts at seed 0
-// in every thread, so ranks that are threads start alike, as ranks that are processes do.
+// The calling thread's generator, from which layers draw if they get none. It starts at seed 0 in
+// every thread, so that ranks start alike whether they are threads or processes.
 Rng& default_rng();
-// Starts the calling thread's generator again. Source: torch.manual_seed.
+// Restarts the calling thread's generator. Source: torch.manual_seed.
 void manual_seed(std::uint64_t seed);
 
 // A permutation of 0 ... num_elements - 1 (Fisher-Yates), the same on every machine.
-// Throws Error{Shape} for more elements than a vector holds.
+// Throws Error{Shape} for more elements than a vector can hold.
 std::vector<std::size_t> random_permutation(std::size_t num_elements, std::uint64_t seed);
 
 }  // namespace lockstep

@@ -1,5 +1,4 @@
-// Shape, and arithmetic on sizes that never wraps around: what does not fit is an error where it
-// arises.
+// Shape, and arithmetic on sizes that never wraps around: an overflow is an error where it arises.
 #pragma once
 
 #include <array>
@@ -22,22 +21,22 @@ namespace lockstep {
 // need.
 inline constexpr std::size_t kMaxSize = PTRDIFF_MAX;
 
-// Writes a * b and returns true, or returns false where that is above kMaxSize.
+// Writes a * b and returns true, or returns false if it is above kMaxSize.
 constexpr bool multiply_fits(std::size_t a, std::size_t b, std::size_t& product) {
   return !__builtin_mul_overflow(a, b, &product) && product <= kMaxSize;
 }
 
-// unit times all sizes but those of 0, so that a 0 does not hide that the others are too large;
-// nothing above kMaxSize.
+// unit times all sizes except zeros, so that a zero does not hide that the others are too large.
+// Empty above kMaxSize.
 std::optional<std::size_t> product_of_nonzero(std::span<const std::size_t> sizes,
                                               std::size_t unit = 1);
 
-// a * b and a + b. `operation` is that of the error. Throw Error{Shape} above kMaxSize.
+// a * b and a + b. Both throw Error{Shape}, tagged with `operation`, above kMaxSize.
 std::size_t checked_product(std::string_view operation, std::size_t a, std::size_t b);
 std::size_t checked_sum(std::string_view operation, std::size_t a, std::size_t b);
 
-// The same value in another integer type; `what` it counts is named in the error.
-// Throws Error{Shape} where the type has no such value.
+// The same value in another integer type. Throws Error{Shape} that names `what` it counts if the
+// type lacks that value.
 template <std::integral To, std::integral From>
 To checked_narrow(std::string_view operation, std::string_view what, From value) {
   require(std::in_range<To>(value), ErrorCode::Shape, operation,
@@ -53,8 +52,8 @@ class Shape {
 
   Shape() = default;  // a scalar: no dimensions, one element
   Shape(std::initializer_list<std::size_t> sizes);
-  // Throws Error{Shape} for more than kMaxDims sizes, and where the sizes that are not 0 multiply
-  // to more than kMaxSize: so no product of sizes below wraps around.
+  // Throws Error{Shape} for more than kMaxDims sizes, and if the sizes other than 0 multiply to
+  // more than kMaxSize, so that no product of sizes wraps around later.
   explicit Shape(std::span<const std::size_t> sizes);
 
   std::size_t num_dims() const { return num_dims_; }
@@ -70,7 +69,7 @@ class Shape {
     return count;
   }
 
-  // Elements of one index along dim 0: 12 for [5, 3, 4]; 1 for a scalar or [n].
+  // Elements per index along dim 0: 12 for [5, 3, 4]; 1 for a scalar or [n].
   std::size_t row_elements() const;
 
   // The same shape with another size along dim. Throws as operator[] and the constructor do.
@@ -90,8 +89,8 @@ class Shape {
 // "[30, 5]"; "[]" for a scalar.
 std::string to_string(const Shape& shape);
 
-// Bytes of all elements. Throws Error{Shape} that names shape and dtype above kMaxSize; also where
-// a size of 0 would hide that the others are too large.
+// Bytes of all elements. Throws Error{Shape} that names shape and dtype above kMaxSize, even if a
+// size of 0 would hide that the others are too large.
 std::size_t num_bytes_of(const Shape& shape, DType dtype);
 
 }  // namespace lockstep

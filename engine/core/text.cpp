@@ -19,7 +19,7 @@ bool is_continuation(char c) {
 
 std::string shown(std::string_view text) {
   std::size_t length = std::min(text.size(), kMaxBytes);
-  // Not within a character of UTF-8, which has at most three bytes after its first.
+  // Does not cut a UTF-8 character, which has at most three bytes after its first.
   for (int i = 0; i < 3 && length < text.size() && is_continuation(text[length]); ++i) --length;
   std::string result(text.substr(0, length));
   for (char& c : result) {

@@ -1,4 +1,4 @@
-// Words for error messages: a file's bytes made printable, and "did you mean".
+// Text for error messages: makes a file's bytes printable, and suggests similar words.
 #pragma once
 
 #include <span>
@@ -7,17 +7,17 @@
 
 namespace lockstep {
 
-// The first 80 bytes, with "..." where there are more, and '?' for each control character: what a
-// damaged file holds may be megabytes long, end lines or command a terminal.
+// The first 80 bytes, with "..." if there are more, and '?' for each control character: a damaged
+// file's text may be megabytes long, break lines or control a terminal.
 std::string shown(std::string_view text);
 
-// As one word of a shell's command line, in single quotes.
+// Quotes the text as one word of a shell's command line, in single quotes.
 std::string shell_quoted(std::string_view text);
 
-// How many letters must be inserted, removed, replaced or swapped with the next to make a of b.
+// How many letters must be inserted, removed, replaced or swapped with the next to turn b into a.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// "; did you mean 'ring'?" for "rng", with the nearest of the words; empty where none is near: more
+// "; did you mean 'ring'?" for "rng", with the nearest of the words. Empty if none is near: more
 // than one letter in three is wrong, and the word doesn't begin any of them.
 std::string did_you_mean(std::string_view word, std::span<const std::string> words);
 

@@ -1,7 +1,7 @@
-// Views of memory that kernels read and write: a pointer with its meaning, owning nothing.
+// Views of memory for kernels: a pointer with its meaning, without ownership.
 //
 // Kernels see views, never Tensor, so that the backend can be read (and replaced) on its own. A
-// MatrixView carries a leading dimension and a batch stride; convolution and attention can hand
+// MatrixView has a leading dimension and a batch stride, so that convolution and attention can give
 // kernels sub-matrices without strided tensors.
 #pragma once
 
@@ -20,7 +20,7 @@ struct BasicTensorView {
   std::size_t num_elements = 0;
 
   std::size_t num_bytes() const { return num_elements * size_of(dtype); }
-  // count of the elements, from offset on.
+  // `count` elements from `offset` on.
   BasicTensorView part(std::size_t offset, std::size_t count) const {
     using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
     return {static_cast<Byte*>(data) + offset * size_of(dtype), dtype, count};

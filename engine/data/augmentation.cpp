@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kAugment = 0x6175676du;  // "augm"
 
-// Uniform in 0 ... bound - 1, but for a bias of bound / 2^32.
+// Uniform in 0 ... bound - 1, except for a bias of bound / 2^32.
 std::size_t below(std::uint32_t word, std::size_t bound) {
   return static_cast<std::size_t>(std::uint64_t{word} * bound >> 32);
 }

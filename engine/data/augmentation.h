@@ -1,5 +1,5 @@
-// Random crops and flips of images. A draw depends on (seed, epoch, row of the data set) alone, so
-// devices see the same images however a batch is shared among them.
+// Random crops and flips of images. A draw depends only on (seed, epoch, row of the data set), so
+// devices see the same images however they share a batch.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace lockstep::data {
 
 struct Augmentation {
-  bool crop = false;  // moves an image by at most kCropPadding pixels; what comes in is black
+  bool crop = false;  // moves an image by at most kCropPadding pixels and fills in black
   bool flip = false;  // mirrors every second image, left to right
 
   bool is_none() const { return !crop && !flip; }
@@ -19,8 +19,8 @@ struct Augmentation {
 
 inline constexpr std::size_t kCropPadding = 4;
 
-// How one image is changed: it gets kCropPadding black pixels on every side, a window of its own
-// size is cut out at (top, left), and that is mirrored or not.
+// The change of one image: it gets kCropPadding black pixels on every side, a window of its own
+// size is cut out at (top, left), and the window is mirrored or not.
 struct AugmentationDraw {
   std::size_t top = kCropPadding;
   std::size_t left = kCropPadding;
@@ -35,7 +35,7 @@ struct AugmentationDraw {
 AugmentationDraw draw_augmentation(const Augmentation& augmentation, std::uint64_t seed,
                                    std::uint64_t epoch, std::size_t row);
 
-// Overwrites result with the drawn window of the image.
+// Writes the drawn window of the image into result.
 // Shapes: image, result [height, width, channels], as `shape` says; they must not overlap.
 void augment(const AugmentationDraw& draw, const Shape& shape, std::span<const std::uint8_t> image,
              std::span<std::uint8_t> result);

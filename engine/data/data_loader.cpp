@@ -39,7 +39,7 @@ StagingRing::~StagingRing() {
   for (StagingSlot& slot : slots_) reserve(slot, 0);
 }
 
-// Memory for num_rows rows; 0 lets go of it.
+// Takes memory for num_rows rows; 0 releases it.
 void StagingRing::reserve(StagingSlot& slot, std::size_t num_rows) {
   for (Tensor* tensor :
        {&slot.pinned_features, &slot.pinned_labels, &slot.features, &slot.labels}) {
@@ -52,7 +52,7 @@ void StagingRing::reserve(StagingSlot& slot, std::size_t num_rows) {
   const Shape labels{num_rows * rows_->labels_per_row()};
   slot.pinned_features = Tensor::empty_pinned(bytes, DType::uint8);
   slot.pinned_labels = Tensor::empty_pinned(labels, DType::int64);
-  // Not memory that is free in the order of the compute stream: this thread must not touch that
+  // This memory does not come from the compute stream's pool: this thread must not touch that
   // stream, from which the consumer may be capturing a graph.
   slot.features = Tensor::empty_in(device_.staging_memory(), device_, bytes, DType::uint8);
   slot.labels = Tensor::empty_in(device_.staging_memory(), device_, labels, DType::int64);
@@ -61,7 +61,7 @@ void StagingRing::reserve(StagingSlot& slot, std::size_t num_rows) {
 
 StagingSlot& StagingRing::fill(std::span<const std::size_t> rows, const WriteRow& write_row) {
   StagingSlot& slot = slots_[next_slot_++ % slots_.size()];
-  // The pinned side is ours again. A kernel's complaint is the consumer's to hear.
+  // The pinned side is free again. The consumer, not this thread, should see a kernel's error.
   if (slot.uploaded) slot.uploaded->wait_quietly();
   if (!slot.features.defined() || slot.features.size(0) < rows.size()) {
     reserve(slot, std::max<std::size_t>(rows.size(), 1));
@@ -109,15 +109,15 @@ void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   slot.consumed = stream.record();
 }
 
-// A batch without its pixels, unless they are augmented, or the end of an epoch, as the thread
-// makes it.
+// A batch as the thread prepares it, without its pixels unless they are augmented; or the end of an
+// epoch.
 struct DataLoader::Prepared {
   bool is_end_of_epoch = false;
   std::size_t num_rows = 0;
-  Tensor row_numbers;                 // [rows] int64, in host memory; undefined on CUDA
-  Tensor tokens;                      // of a text, in their place: [rows, num_features] int64
-  Tensor labels;                      // likewise
-  Tensor features;                    // likewise: uint8 [rows, num_features], if augmented
+  Tensor row_numbers;  // [rows] int64, in host memory; undefined on CUDA
+  Tensor tokens;       // for a text, instead of row numbers: [rows, num_features] int64
+  Tensor labels;       // likewise
+  Tensor features;     // uint8 [rows, num_features], if augmented
   std::shared_ptr<StagingRing> ring;  // CUDA only
   StagingSlot* slot = nullptr;        // of the ring
   std::size_t num_global_rows = 0;
@@ -149,7 +149,7 @@ DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sa
           "only images are cropped and flipped, and rows of '{}' have the shape {}; set row_shape "
           "to [height, width, channels]",
           rows_->name, to_string(options_.row_shape));
-  runtime::logical_device(options.device);  // fails here rather than on the thread
+  runtime::logical_device(options.device);  // throws here rather than on the thread
   prefetcher_ = prefetch_from(0);
   at_start_of_epoch_ = true;
 }
@@ -269,10 +269,10 @@ std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
   const bool is_staged = options_.device.type == DeviceType::cuda;
   const std::size_t capacity =
       is_staged ? std::min(options_.num_prefetched, kMaxStaged) : options_.num_prefetched;
-  // One slot is filled and one is taken while the others wait.
+  // One slot is being filled and one is being taken while the others wait.
   const auto ring = is_staged ? std::make_shared<StagingRing>(rows_, options_.device, capacity + 2)
                               : std::shared_ptr<StagingRing>();
-  // Goes through the steps of one epoch after the other, without end.
+  // Goes through the steps of one epoch after another, endlessly.
   const auto prepare = [rows = rows_, sampler = sampler_, options = options_, ring, epoch,
                         step = std::size_t{0}, shards = std::vector<BatchShard>()]() mutable {
     Prepared prepared;

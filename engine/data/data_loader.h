@@ -1,4 +1,4 @@
-// DataLoader: batches on a device, prepared ahead by a thread of its own.
+// DataLoader: batches on a device, which its own thread prepares ahead.
 #pragma once
 
 #include <condition_variable>
@@ -27,18 +27,18 @@
 
 namespace lockstep::data {
 
-// A thread that makes items ahead of the thread that uses them.
+// A thread that produces items ahead of the thread that uses them.
 //
 // Threading:  produce() runs on the prefetcher's own thread, with the ThreadContext of the thread
 //             that made the prefetcher; next() is for one consumer thread.
 // Bounded:    at most `capacity` items wait. The thread sleeps while they do, and is woken when
 //             half of them are used: waking a thread costs microseconds, and a small step has few.
-// Errors:     what produce() throws reaches the consumer, after the items made before it.
-// Shutdown:   the destructor waits for a produce() that is running, and drops what it made.
+// Errors:     exceptions of produce() reach the consumer, after the items made before them.
+// Shutdown:   the destructor waits for a running produce(), and drops its item.
 template <typename T>
 class Prefetcher {
  public:
-  // Makes the next item; nothing means that there are no more, and ends the thread.
+  // Makes the next item; nullopt means that there are no more, and ends the thread.
   using Produce = std::function<std::optional<T>()>;
 
   // REQUIRES: capacity >= 1.
@@ -58,7 +58,7 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next item, as soon as there is one; nothing after the last. Throws what produce() threw,
+  // The next item, as soon as there is one; nullopt after the last. Throws produce()'s exception,
   // again at every further call.
   std::optional<T> next() {
     std::unique_lock lock(mutex_);
@@ -94,7 +94,7 @@ class Prefetcher {
     consumer_may_go_on_.notify_one();
   }
 
-  // False when the prefetcher is being destroyed.
+  // Returns false if the prefetcher is being destroyed.
   bool put(T item) {
     std::unique_lock lock(mutex_);
     items_.push_back(std::move(item));
@@ -140,20 +140,21 @@ class StagingRing {
  public:
   using WriteRow = std::function<void(std::size_t row, void* bytes, std::int64_t* labels_of_row)>;
 
-  // Throws Error{Device} for a device that is no CUDA device.
+  // Throws Error{Device} unless the device is a CUDA device.
   StagingRing(std::shared_ptr<const LabelledRows> rows, Device device, std::size_t num_slots);
   ~StagingRing();
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
 
-  // The loader's thread: writes the rows into the next slot and starts its copy to the device.
-  // REQUIRES: every row exists; of the last num_slots - 1 slots given out all older ones were
-  // taken. write_row may run on several threads at once.
+  // For the loader's thread: writes the rows into the next slot and starts its copy to the device.
+  // REQUIRES: every row exists; all slots older than the last num_slots - 1 that were given out
+  // have been taken. write_row may run on several threads at once.
   StagingSlot& fill(std::span<const std::size_t> rows, const WriteRow& write_row);
 
-  // The consumer: x[r] = scale * row r as numbers, y[r] = label r; enqueued on the compute stream.
-  // x: float32 or float64 [num_rows, num_features], y: int64 [num_rows], both on the device; of a
-  // text int64 [num_rows, num_features] both.
+  // For the consumer: x[r] = scale * row r as numbers, y[r] = label r; enqueued on the compute
+  // stream.
+  // x: float32 or float64 [num_rows, num_features], y: int64 [num_rows], both on the device; for a
+  // text, int64 [num_rows, num_features] for both.
   void take(StagingSlot& slot, const Tensor& x, const Tensor& y);
 
  private:
@@ -169,11 +170,11 @@ class StagingRing {
 
 // Batches on a device, one step after another.
 //
-// The rows stay bytes in host memory. A thread looks ahead through the epochs: it permutes, cuts,
-// and for the CPU writes each batch's row numbers and labels; next() then lets the kernels gather
-// those rows as numbers (byte * scale) from where they lie. For a CUDA device the thread gathers
-// the bytes itself and sends them ahead; next() converts what has arrived. Augmented images the
-// thread writes for either.
+// The rows stay bytes in host memory. A thread works ahead through the epochs: it permutes and cuts
+// the rows, and for the CPU writes each batch's row numbers and labels; next() then lets the
+// kernels gather those rows as numbers (byte * scale) from where they lie. For a CUDA device the
+// thread gathers the bytes itself and sends them ahead; next() converts them when they have
+// arrived. Augmented images are written by the thread for either device.
 struct Batch {
   Tensor x;                         // [rows, num_features], or rows of options.row_shape; rows
                                     // is 0 on a rank that idles. Of a text int64 tokens
@@ -182,8 +183,8 @@ struct Batch {
   std::size_t global_offset = 0;
 };
 
-// The steps of an epoch, e.g. [options](auto epoch) { return exact_batches(options, epoch); }.
-// Runs on the loader's thread.
+// Makes the steps of an epoch, e.g. [options](auto epoch) { return exact_batches(options, epoch);
+// }. Runs on the loader's thread.
 using EpochSampler = std::function<std::vector<BatchShard>(std::uint64_t epoch)>;
 
 struct DataLoaderOptions {
@@ -195,7 +196,8 @@ struct DataLoaderOptions {
   std::uint64_t seed = 0;           // of the augmentation
 };
 
-// The same for batches that exact_batches cuts: DataLoader(rows, {.batch = 64, .shuffle = true}).
+// The options for batches that exact_batches cuts: DataLoader(rows, {.batch = 64, .shuffle =
+// true}).
 struct BatchOptions {
   int batch = 1;         // rows per step over all ranks; an epoch's last batch may have fewer
   bool shuffle = false;  // by seed + epoch
@@ -213,13 +215,13 @@ inline constexpr std::size_t kMaxStaged = 8;
 
 class DataLoader {
  public:
-  // Throws Error{Usage} when num_prefetched is 0 or there are no rows or no sampler, Error{DType}
-  // unless dtype is float32 or float64, Error{Device} when there is no such device, Error{Shape}
-  // when features and labels are not of equally many rows, row_shape not of as many features, or
-  // what is to be augmented no images.
+  // Throws Error{Usage} if num_prefetched is 0 or there are no rows or no sampler; Error{DType}
+  // unless dtype is float32 or float64; Error{Device} if there is no such device; Error{Shape} if
+  // features and labels have different numbers of rows, row_shape has another number of features,
+  // or the rows to augment are not images.
   DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sampler,
              const DataLoaderOptions& options);
-  // Throws besides Error{Usage} for a batch or world size below 1 and a rank outside the world.
+  // Also throws Error{Usage} for a batch or world size below 1 and a rank outside the world.
   DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options);
   DataLoader(LabelledRows rows, const BatchOptions& options)
       : DataLoader(std::make_shared<const LabelledRows>(std::move(rows)), options) {}
@@ -227,17 +229,17 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  // Goes to the first step of an epoch, whatever was left of the one before. Costs nothing when
-  // epochs follow each other and are used up: the thread is in the new one already.
+  // Goes to the first step of an epoch, and drops the rest of the epoch before. Costs nothing if
+  // epochs follow each other and are used up, because the thread is already in the new one.
   void start_epoch(std::uint64_t epoch);
 
-  // The next batch, or nothing at the end of the epoch. The gather is enqueued on the device's
+  // The next batch, or nullopt at the end of the epoch. The gather is enqueued on the device's
   // compute stream. Before start_epoch: epoch 0.
-  // Throws what the sampler threw, and Error{Usage} for a row that the data set does not have.
+  // Throws the sampler's exceptions, and Error{Usage} for a row that the data set does not have.
   std::optional<Batch> next();
 
-  // for (const Batch& batch : loader): the batches of an epoch. The first such loop goes through
-  // epoch 0 or the one that was started, each later loop through the next one.
+  // for (const Batch& batch : loader) goes through the batches of an epoch. The first such loop
+  // takes epoch 0 or the one that was started, each later loop the next one.
   class Iterator {
    public:
     explicit Iterator(DataLoader& loader) : loader_(&loader), batch_(loader.next()) {}
@@ -258,9 +260,9 @@ class DataLoader {
   }
   std::default_sentinel_t end() const { return std::default_sentinel; }
 
-  // The same into the first rows of tensors that stay where they are, for a step that is captured
-  // as a graph: x [rows or more, num_features] or of another row_shape, labels [rows or more].
-  // Throws Error{Shape} when the batch has more rows than they, Error{Device} when they are on
+  // Writes the next batch into the first rows of given tensors, for a step that is captured as a
+  // graph: x [rows or more, num_features] or of another row_shape, labels [rows or more].
+  // Throws Error{Shape} if the batch has more rows than they do, Error{Device} if they are on
   // another device.
   std::optional<Batch> next_into(const Tensor& x, const Tensor& labels);
 

@@ -9,7 +9,7 @@ namespace lockstep::data {
 
 namespace {
 
-// Rows of a tensor in the CPU's memory, copied to a device.
+// Copies rows of a tensor in the CPU's memory to a device.
 Tensor take_rows(const Tensor& from, const std::vector<std::size_t>& rows, Device device) {
   const std::size_t num_bytes = from.shape().row_elements() * size_of(from.dtype());
   const Device cpu = device.type == DeviceType::cpu ? device : Device{};

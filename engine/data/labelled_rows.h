@@ -1,5 +1,5 @@
-// A data set in memory: rows of bytes, each with the class it belongs to; or a text, whose rows are
-// windows of its tokens.
+// A data set in memory: rows of bytes, each with its class; or a text, whose rows are windows of
+// its tokens.
 //
 // Pixels stay bytes until a batch is made: a batch then moves a quarter of the memory, and the
 // device converts it (value * scale) while it gathers the rows.
@@ -25,12 +25,12 @@ struct LabelledRows {
   std::size_t num_classes = 0;
   double scale = 1;  // a feature's value is its byte times scale
   Shape row_shape;   // of one row before it was flattened: [28, 28]
-  // A text has tokens instead of features and labels: row r is num_features of them from r on,
-  // and it has as many labels, the token after each. num_classes: the vocabulary.
+  // A text has tokens instead of features and labels: row r is the num_features tokens from r on,
+  // and its labels are the token after each. num_classes: the size of the vocabulary.
   std::vector<std::uint16_t> tokens;
 
   bool is_text() const { return !tokens.empty(); }
-  // A text's rows are its windows that don't overlap.
+  // Counts the windows of a text that do not overlap.
   std::size_t num_rows() const {
     return is_text() ? (tokens.size() - 1) / num_features : labels.size();
   }
@@ -41,13 +41,13 @@ struct LabelledRows {
   bool has_row(std::size_t row) const {
     return is_text() ? row + num_features < tokens.size() : row < labels.size();
   }
-  // A row's bytes as batches take them (of a text int64 tokens), and its labels.
+  // The bytes of a row in a batch (for a text int64 tokens), and its labels.
   std::size_t row_bytes() const {
     return is_text() ? num_features * sizeof(std::int64_t) : num_features;
   }
   // REQUIRES: has_row(row).
   void write_row(std::size_t row, void* bytes, std::int64_t* labels_of_row) const;
-  // [height, width, channels] of rows that are images; else no dimensions.
+  // [height, width, channels] if rows are images; else no dimensions.
   Shape image_shape() const;
 
   // REQUIRES: index < num_rows().
@@ -56,8 +56,8 @@ struct LabelledRows {
   }
 };
 
-// A data set as two tensors, for programs that take their batches from it by hand. The sampler says
-// which rows:
+// A data set as two tensors, for programs that take their batches by hand. The sampler says which
+// rows:
 //
 //   for (const BatchShard& shard : exact_batches({...}, epoch)) {
 //     const auto [x, labels] = train.take(shard.rows, device);
@@ -69,8 +69,8 @@ struct LabelledTensors {
 
   std::size_t num_rows() const { return x.size(0); }
 
-  // A copy, on a device, of the rows with these numbers, in this order. It may be called from
-  // several threads at once.
+  // Copies the rows with these numbers, in this order, to a device. Several threads may call it at
+  // once.
   // Throws Error{Device} unless the data set is on the CPU, Error{Usage} for a row that it does not
   // have.
   LabelledTensors take(const std::vector<std::size_t>& rows, Device device) const;

@@ -39,8 +39,8 @@ void tell(std::string_view kind, const SamplerOptions& options, std::uint64_t ep
                              {"shuffled", options.shuffle == Shuffle::on}});
 }
 
-// Cuts the epoch's rows into global batches; part_of(rows in a batch) says which of them are this
-// rank's (an empty part behind the last row: none).
+// Cuts the epoch's rows into global batches; part_of(rows in a batch) gives this rank's part, which
+// is empty if it lies after the last row.
 template <typename PartOf>
 std::vector<BatchShard> cut_batches(const SamplerOptions& options, std::uint64_t epoch,
                                     const PartOf& part_of) {

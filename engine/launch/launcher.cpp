@@ -1,5 +1,5 @@
 // Starts the ranks of one host, the supervisor that looks after them, and waits for it as its
-// caller. launcher.h says what they promise.
+// caller. launcher.h states the contract.
 #include "engine/launch/launcher.h"
 
 #include <fmt/format.h>
@@ -48,11 +48,11 @@ Environment environment_of_rank(const LaunchOptions& options, int local_rank, in
   set("TORCHELASTIC_RUN_ID", options.run_id);
   set("TORCHELASTIC_RESTART_COUNT", std::to_string(restart_count));
   set("TORCHELASTIC_MAX_RESTARTS", std::to_string(options.max_restarts));
-  // No agent listens on MASTER_PORT.
+  // No torchrun agent listens on MASTER_PORT.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   set("LOCKSTEP_LAUNCHER", "run");
   if (!options.token.empty()) set("LOCKSTEP_TOKEN", options.token);
-  // An outer launcher's word about its own ranks does not hold for these.
+  // An outer launcher's setting for its own ranks does not apply to these.
   environment.erase(kBindVariable);
   environment.erase(kErrorFileVariable);
   if (!cores_of_rank(options, local_rank).empty()) set(kBindVariable, "core");
@@ -81,7 +81,7 @@ constexpr double kSettleSeconds = 1;
 constexpr double kKillAgainAfterSeconds = 0.05;
 
 // A rank that was killed counts as failed before one that ended by itself, perhaps because of that;
-// SIGABRT and SIGPIPE may be an answer to another rank's end, too. REQUIRES: both have ended.
+// SIGABRT and SIGPIPE may also be reactions to another rank's end. REQUIRES: both have ended.
 bool failed_before(const RankProcess& a, const RankProcess& b) {
   const auto was_killed = [](const RankProcess& rank) {
     const int status = *rank.wait_status;
@@ -115,20 +115,22 @@ std::string describe_failure(const RankProcess& rank) {
 
 class Supervisor {
  public:
-  // program: the path of options.command[0]. signals: those that the caller passes on and SIGCHLD,
-  // all of which this process blocks. caller: this process's parent.
+  // program: the path of options.command[0]. signals: those that the caller passes on and SIGCHLD;
+  // this process blocks all of them. caller: this process's parent.
   // Throws Error{Io}.
   Supervisor(const LaunchOptions& options, std::string program, const sigset_t& signals,
              pid_t caller);
 
-  // Runs the ranks, with their restarts, until their output is written. Returns the exit code. Does
-  // not return when the caller died: then it kills all processes below and exits.
-  // Throws Error{Io} when processes or logs cannot be made; the caller kills those that were.
+  // Runs the ranks, with their restarts, until their output is written. Returns the exit code. If
+  // the caller died, it does not return: it kills all processes below and exits.
+  // Throws Error{Io} if processes or logs cannot be made; the caller then kills the processes that
+  // were.
   int run();
 
  private:
-  // running: no failure so far. settling: a rank has failed, the others may say so themselves.
-  // terminating: they have got SIGTERM, or the user's signal. killing: SIGKILL to all that is left.
+  // running: no failure so far. settling: a rank has failed, and the others may report it
+  // themselves. terminating: they have got SIGTERM, or the user's signal. killing: SIGKILL goes to
+  // all that are left.
   enum class Phase { running, settling, terminating, killing };
 
   void run_once(int restart_count);
@@ -164,7 +166,7 @@ class Supervisor {
   runtime::Deadline deadline_;  // of the phase
 };
 
-// Numbers of what is watched: the signals, and streams 1 and 2 of rank r behind 3r.
+// Identifies what is watched: the signals, and after 3r the streams 1 and 2 of rank r.
 constexpr std::size_t kSignals = 0;
 
 Supervisor::Supervisor(const LaunchOptions& options, std::string program, const sigset_t& signals,
@@ -191,7 +193,7 @@ void Supervisor::watch(const FileDescriptor& events, std::size_t what) {
 int Supervisor::run() {
   for (int restart_count = 0;; ++restart_count) {
     run_once(restart_count);
-    // Failed ranks' errors repeat the first failure, most often.
+    // Most often, other failed ranks' errors repeat the first failure.
     for (RankProcess& rank : ranks_) {
       if (!first_failure_ || !rank.has_failed()) output_.show_held_line(rank);
     }
@@ -221,14 +223,14 @@ int Supervisor::exit_code() const {
   return output_.console_has_failed() ? 1 : 0;
 }
 
-// From the start of all ranks until no process is left below this one, and everything that the
-// ranks have said is read.
+// Runs from the start of all ranks until no process is left below this one, and all output of the
+// ranks is read.
 void Supervisor::run_once(int restart_count) {
   try {
     start_all(restart_count);
   } catch (const Error&) {
     kill_descendants();
-    ranks_.clear();  // their processes are no longer ours to signal
+    ranks_.clear();  // their processes may no longer be signalled
     throw;
   }
   while (std::ranges::any_of(ranks_, [](const RankProcess& r) { return !r.wait_status; })) {
@@ -264,8 +266,8 @@ void Supervisor::start_all(int restart_count) {
   }
 }
 
-// Reads as much as a pipe holds at most. It may still be held open, and written to, by a process
-// that is not ours to kill.
+// Reads at most as much as a pipe holds. A process that we may not kill may still hold it open and
+// write to it.
 void Supervisor::read_what_is_left() {
   constexpr int kMostReads = 16;  // of 64 KiB each
   for (RankProcess& rank : ranks_) {
@@ -277,10 +279,10 @@ void Supervisor::read_what_is_left() {
   }
 }
 
-// A rank that fails makes others fail, and this process may be late to ask who has ended. Two
-// events tell of a rank's end, and the earlier one counts: its stderr is closed before another rank
-// can have noticed; or it has ended (its pidfd says so), where a process that it started holds its
-// stderr open. Kernels before 5.3 have no pidfd.
+// A rank that fails makes others fail, and this process may learn late who has ended. Two events
+// tell of a rank's end, and the earlier one counts: its stderr is closed, before another rank can
+// have noticed; or it has ended (its pidfd says so), if a process that it started holds its stderr
+// open. Kernels before 5.3 have no pidfd.
 void Supervisor::watch_end(RankProcess& rank) {
   epoll_event event{};
   event.data.u64 = static_cast<std::uint64_t>(rank.local_rank);
@@ -308,7 +310,7 @@ void Supervisor::handle_events() {
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(events_.descriptor(), events.data(), events.size(),
                                  runtime::milliseconds_until(deadline_));
-  note_ends();  // before a stream at its end is closed, which takes its event away
+  note_ends();  // before a stream at its end is closed, which removes its event
   bool has_signals = false;
   for (int i = 0; i < count; ++i) {
     const std::size_t what = events[static_cast<std::size_t>(i)].data.u64;
@@ -318,13 +320,13 @@ void Supervisor::handle_events() {
     output_.read(rank, static_cast<int>(what % 3));
   }
   if (has_signals) read_signals();
-  if (output_.reader_has_gone()) end_by(SIGPIPE);  // as for any program
+  if (output_.reader_has_gone()) end_by(SIGPIPE);  // like any program
 }
 
 void Supervisor::read_signals() {
   signalfd_siginfo info{};
   while (::read(signals_.descriptor(), &info, sizeof info) == sizeof info) {
-    if (::getppid() != caller_) {  // it was killed, and this is the SIGTERM that says so
+    if (::getppid() != caller_) {  // it was killed, and this SIGTERM says so
       kill_descendants();
       ::_exit(128 + SIGKILL);
     }
@@ -351,7 +353,7 @@ void Supervisor::reap() {
     if (rank->has_failed()) failed.push_back(&*rank);
   }
   note_ends();
-  if (phase_ == Phase::terminating || phase_ == Phase::killing) return;  // our doing
+  if (phase_ == Phase::terminating || phase_ == Phase::killing) return;  // we ended it
   for (RankProcess* rank : failed) {
     note_end(*rank);
     if (!first_failure_ || failed_before(*rank, *first_failure_)) first_failure_ = rank;
@@ -368,7 +370,7 @@ void Supervisor::end_by(int signal) {
   ended_by_ = signal;
   send_to_all(signal);
   send_to_all(SIGCONT);
-  // Ranks that have got SIGTERM before get no more time.
+  // Ranks that have already got SIGTERM get no more time.
   if (phase_ < Phase::terminating) enter(Phase::terminating, options_.shutdown_seconds);
 }
 
@@ -378,7 +380,7 @@ void Supervisor::act_on_deadline() {
     send_to_all(SIGCONT);
     enter(Phase::terminating, options_.shutdown_seconds);
   } else {
-    // Repeated until all are reaped: one may just have been making another.
+    // Repeated until all are reaped, because one may just have been starting another.
     for (const pid_t process : find_descendants()) ::kill(process, SIGKILL);
     enter(Phase::killing, kKillAgainAfterSeconds);
   }
@@ -389,8 +391,8 @@ void Supervisor::enter(Phase phase, double seconds) {
   deadline_ = runtime::deadline_after(seconds);
 }
 
-// To each rank and what it has started in its process group. The number of a rank that has not been
-// reaped is given to no other process.
+// Sends it to each rank and what it has started in its process group. The number of a rank that has
+// not been reaped belongs to no other process.
 void Supervisor::send_to_all(int signal) const {
   for (const RankProcess& rank : ranks_) {
     if (rank.process > 0 && !rank.wait_status) ::kill(-rank.process, signal);
@@ -401,12 +403,13 @@ void Supervisor::send_to_all(int signal) const {
 
 using Clock = std::chrono::steady_clock;
 
-// A signal so long after the first one is a second one. One key press can reach a process twice,
-// from the terminal and from a program between them.
+// A signal so long after the first one is a second one. One key press can reach a process twice:
+// from the terminal and from a program in between.
 constexpr std::chrono::milliseconds kSecondSignalAfter{200};
 
 // While it lives, this process blocks the signals that it waits for: those that are passed on, and
-// SIGCHLD. SIGHUP only where it is not ignored (nohup: the program outlives its terminal).
+// SIGCHLD. SIGHUP is among them only if it is not ignored (nohup: the program outlives its
+// terminal).
 class WaitedSignals {
  public:
   WaitedSignals() {
@@ -418,7 +421,7 @@ class WaitedSignals {
     ::sigaction(SIGHUP, nullptr, &hang_up);
     if (hang_up.sa_handler == SIG_IGN) sigdelset(&set_, SIGHUP);
     ::sigprocmask(SIG_BLOCK, &set_, &before_);
-    struct sigaction standard {};  // where SIGCHLD is ignored, no parent learns how a child ended
+    struct sigaction standard {};  // while ignored, no parent learns how a child ended
     standard.sa_handler = SIG_DFL;
     ::sigaction(SIGCHLD, &standard, &child_before_);
   }
@@ -443,10 +446,11 @@ int report(const char* message, int exit_code) {
   return exit_code;
 }
 
-// The life of the supervisor's process. It uses no stdio: its buffers belong to the caller.
+// The main function of the supervisor's process. It uses no stdio, whose buffers belong to the
+// caller.
 [[noreturn]] void supervise(const LaunchOptions& options, const std::string& program,
                             const WaitedSignals& signals, pid_t caller) {
-  ::setpgid(0, 0);  // signals of the terminal reach the caller alone, which passes them on once
+  ::setpgid(0, 0);  // signals of the terminal reach only the caller, which passes them on once
   for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU}) ::signal(number, SIG_IGN);
   adopt_orphans(true);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -463,8 +467,8 @@ int report(const char* message, int exit_code) {
   ::_exit(code);
 }
 
-// Passes signals on to the supervisor until it ends; returns its wait status. Wakes it, in case it
-// was stopped. A second signal that would end it kills all processes but `except`.
+// Passes signals on to the supervisor until it ends; returns its wait status. Wakes it up if it was
+// stopped. A second signal that would end it kills all processes except `except`.
 int wait_for(pid_t supervisor, const WaitedSignals& signals, const std::vector<pid_t>& except) {
   std::optional<Clock::time_point> first;
   for (;;) {
@@ -500,7 +504,7 @@ int launch_ranks(const LaunchOptions& options) {
   const int number = errno;
   int status = 0;
   if (supervisor > 0) status = wait_for(supervisor, signals, own_children);
-  kill_descendants(own_children);  // there are some only when the supervisor was killed
+  kill_descendants(own_children);  // there are some only if the supervisor was killed
   adopt_orphans(adopted_before);
   require(supervisor > 0, ErrorCode::Io, "run", "cannot make a process: {}", ::strerror(number));
   require(!WIFSIGNALED(status), ErrorCode::Comm, "run",

@@ -6,16 +6,16 @@
 //                         └─ ...
 //
 // The supervisor starts the ranks, passes their output on, waits for the first failure and ends the
-// others: they have one second to find out and say so in their own words; then SIGTERM (and
-// SIGCONT, for stopped ones), after shutdown_seconds SIGKILL. SIGINT, SIGTERM, SIGQUIT and (but not
-// under nohup) SIGHUP to the caller are passed on to all ranks and end them in the same way; a
-// second one, a fifth of a second later or more, kills at once. SIGUSR1 and SIGUSR2 are only passed
-// on.
+// others: they have one second to notice and report it in their own words; then they get SIGTERM
+// (and SIGCONT, for stopped ones), and after shutdown_seconds SIGKILL. SIGINT, SIGTERM, SIGQUIT and
+// (except under nohup) SIGHUP to the caller are passed on to all ranks and end them in the same
+// way; a second one, a fifth of a second later or more, kills at once. SIGUSR1 and SIGUSR2 are only
+// passed on.
 //
-// No process is left behind, also none that has left its session: caller and supervisor adopt
-// orphans (process.h), so when one of the two is killed, the other one kills all processes
-// below. The bound: when both are killed at once, the ranks still die (PR_SET_PDEATHSIG), but not
-// what they had started.
+// No process is left behind, not even one that has left its session: caller and supervisor adopt
+// orphans (process.h), so if one of the two is killed, the other one kills all processes below. If
+// both are killed at once, the ranks still die (PR_SET_PDEATHSIG), but not the processes that they
+// had started.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@
 
 namespace lockstep::launch {
 
-// bind_to_cores: each rank to a part of the cores, where there are at least as many as ranks
+// bind_to_cores: each rank gets a part of the cores, if there are at least as many as ranks
 // (runtime/cpu_cores.h). none: every rank may run on all of them.
 enum class Binding { none, bind_to_cores };
 
@@ -40,7 +40,7 @@ enum class Lines { with_rank, plain };
 
 struct LaunchOptions {
   std::vector<std::string> command;  // program and arguments; the program is looked up in PATH
-  Environment environment;           // the ranks' environment, but for what says who they are
+  Environment environment;           // of the ranks, without the variables that identify each rank
   int num_ranks = 1;                 // on this host
   int num_nodes = 1;
   int node_rank = 0;
@@ -57,27 +57,30 @@ struct LaunchOptions {
   // By local rank. redirects: to log files instead of the console; tee: to both.
   std::vector<Streams> redirects;
   std::vector<Streams> tee;
-  std::string log_folder;           // for the streams above; made when missing
+  std::string log_folder;           // for the streams above; made if it is missing
   std::vector<int> console_filter;  // local ranks whose output is shown; empty: all
 };
 
 // Runs the ranks. The lines of rank r reach the caller's stdout and stderr as "[r] line" (or
-// plain), each whole; standard input of the ranks is /dev/null. The first failure is one line on
-// stderr: rank, exit code or signal, its last line on stderr, its log. A rank's last line is not
-// shown before when it is a Lockstep program's error; other ranks' errors of that kind are in their
-// logs alone. When a log cannot be written (disk full), one line says so, and its rank's output
-// goes to the console. Returns the exit code of the first failure, 128 + signal when a signal ended
-// that rank, or ended all; 0 when all ranks did their work. REQUIRES: no other thread in this
-// process. Throws Error{Usage} when the program cannot be found; Error{Io} when the log folder or
-// the processes cannot be made.
+// plain), each whole; the ranks' standard input is /dev/null. The first failure is one line on
+// stderr: rank, exit code or signal, its last line on stderr, its log. If a rank's last line is a
+// Lockstep program's error, it is not shown before that; other ranks' errors of that kind are only
+// in their logs. If a log cannot be written (disk full), one line says so, and its rank's output
+// goes to the console.
+//
+// Returns the exit code of the first failure, or 128 + signal if a signal ended that rank, or ended
+// all; 0 if all ranks did their work.
+// REQUIRES: no other thread in this process.
+// Throws Error{Usage} if the program cannot be found; Error{Io} if the log folder or the processes
+// cannot be made.
 int launch_ranks(const LaunchOptions& options);
 
-// The environment of one rank: torchrun's variables, LOCAL_WORLD_SIZE, the token,
-// OMP_NUM_THREADS=1 where there are several ranks and it is unset, and LOCKSTEP_BIND_TO=core where
-// the rank has cores to itself.
+// The environment of one rank: torchrun's variables, LOCAL_WORLD_SIZE, the token, OMP_NUM_THREADS=1
+// if there are several ranks and it is unset, and LOCKSTEP_BIND_TO=core if the rank has cores to
+// itself.
 Environment environment_of_rank(const LaunchOptions& options, int local_rank, int restart_count);
 
-// The cores that a rank is bound to; empty: it is not.
+// The cores that a rank is bound to; empty: it is not bound.
 std::vector<int> cores_of_rank(const LaunchOptions& options, int local_rank);
 
 // The file that logs stream 1 (out) or 2 (err) of a local rank:

@@ -116,8 +116,8 @@ void RankOutput::lose_log(RankProcess& rank, int number, int problem) {
       stream.log_path, std::strerror(problem), rank.rank));
 }
 
-// An error of a Lockstep program is most often its last line. It is held back until the rank goes
-// on, or the first failure has been named with it.
+// The last line of a Lockstep program is usually its error. It is held back until the rank goes on,
+// or the first failure has been reported with it.
 void RankOutput::take_line(RankProcess& rank, int number, std::string_view line) {
   show_held_line(rank);
   const bool is_blank = line.find_first_not_of(" \t\r") == std::string_view::npos;

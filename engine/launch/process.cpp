@@ -47,13 +47,14 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-// In the child, between fork and exec. Returns only when exec failed.
+// Runs in the child, between fork and exec. Returns only if exec failed.
 void become(const char* program, char* const* arguments, char* const* environment, int out, int err,
             pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(128 + SIGKILL);  // it died before the line above
   ::setsid();
-  // Also SIGINT and SIGQUIT, which a shell has its background jobs ignore: we pass them on.
+  // This includes SIGINT and SIGQUIT, which a shell lets its background jobs ignore: we pass them
+  // on.
   for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU, SIGINT, SIGQUIT, SIGCHLD}) {
     ::signal(number, SIG_DFL);
   }
@@ -155,7 +156,7 @@ StartedProcess start_process(const std::string& program, const std::vector<std::
   const std::vector<char*> envp = pointers(variables);
   Pipe out;
   Pipe err;
-  Pipe problem;  // closed by a successful exec, else brings its error number
+  Pipe problem;  // a successful exec closes it, else it brings the error number
   const pid_t parent = ::getpid();
   const pid_t process = ::fork();
   require(process >= 0, ErrorCode::Io, "run", "cannot make a process: {}", std::strerror(errno));
@@ -180,8 +181,8 @@ StartedProcess start_process(const std::string& program, const std::vector<std::
   return {process, std::move(out.read_end), std::move(err.read_end)};
 }
 
-// In their order, since open() takes the lowest free number; and each opened the wrong way round,
-// so that using it fails.
+// Opened in their order, because open() takes the lowest free number; and each in the wrong
+// direction, so that using it fails.
 void occupy_closed_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
@@ -198,7 +199,7 @@ void write_error_file(const Environment& environment, std::string_view message) 
     const Json content{{"message", {{"message", message}, {"extraInfo", extra}}}};
     std::ofstream(*path) << content.dump(-1, ' ', false, Json::error_handler_t::replace);
   } catch (const std::exception&) {
-    return;  // it is said on stderr as well
+    return;  // the message is on stderr as well
   }
 }
 

@@ -1,5 +1,5 @@
-// Programs as processes: the environment as a value, finding a program, starting it, and ending
-// all processes below this one.
+// Programs as processes: the environment as a value, finding and starting a program, and ending all
+// processes below this one.
 #pragma once
 
 #include <sys/types.h>
@@ -14,21 +14,21 @@
 
 namespace lockstep::launch {
 
-// A value, so that what depends on the environment is a function of it.
+// A value, so that functions can take the environment as an argument.
 using Environment = std::map<std::string, std::string, std::less<>>;
 
 // This process's own variables.
 Environment current_environment();
 
-// The value of a variable; none where it is unset or empty, which counts as unset.
+// The value of a variable; nullopt if it is unset, or empty, which counts as unset.
 std::optional<std::string> find_variable(const Environment& environment, std::string_view name);
 
-// The variable as a whole number from 0 on; none where it is unset.
-// Throws Error{Usage} that names it when it is something else.
+// The variable as a whole number from 0 on; nullopt if it is unset. Throws Error{Usage} that names
+// it if it is something else.
 std::optional<int> find_number(const Environment& environment, std::string_view name);
 
-// The file that execvp would start. Throws Error{Usage}, in the name of the operation that wants
-// it, when there is none, or it is not executable.
+// The file that execvp would start. Throws Error{Usage}, tagged with the operation, if there is
+// none or it is not executable.
 std::string find_program(const std::string& name, const Environment& environment,
                          std::string_view operation = "run");
 
@@ -41,34 +41,34 @@ struct StartedProcess {
 
 // Starts a program as the leader of a session of its own, with /dev/null as standard input, no
 // signal blocked, and SIGKILL when this process dies (PR_SET_PDEATHSIG).
-// program: a path (find_program). cores: those it is bound to (runtime/cpu_cores.h), if any.
+// program: a path (find_program). cores: those to bind it to (runtime/cpu_cores.h), if any.
 // Throws Error{Io} that says why it does not start.
 StartedProcess start_process(const std::string& program, const std::vector<std::string>& command,
                              const Environment& environment, const std::vector<int>& cores = {});
 
-// Opens /dev/null as descriptor 0, 1 or 2 where that is closed (as after `lockstep ... >&-`), so
-// that no file or socket gets its number and receives what is printed. Reading and writing still
-// fail with EBADF. Call it first in main.
+// Opens /dev/null as descriptor 0, 1 or 2 if that is closed (as after `lockstep ... >&-`), so that
+// no file or socket gets its number and receives printed text. Reading and writing still fail with
+// EBADF. Call it first in main.
 void occupy_closed_standard_streams();
 
-// Writes the message of the error that ends this process to the file that the launcher named for it
-// (TORCHELASTIC_ERROR_FILE), in torch.distributed.elastic's format; so torchrun's summary shows it.
-// Does nothing where no launcher asks for it, or the file cannot be written.
+// Writes the error message that ends this process to the file that the launcher named for it
+// (TORCHELASTIC_ERROR_FILE), in torch.distributed.elastic's format, so that torchrun's summary
+// shows it. Does nothing if no launcher asks for it, or the file cannot be written.
 inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
 void write_error_file(const Environment& environment, std::string_view message) noexcept;
 
-// --- all processes below this one, also those that have left its session: /proc knows ---
+// --- all processes below this one, even those that have left its session: from /proc ---
 
 // From now on, a descendant whose parent dies becomes a child of this process instead of init's
-// (PR_SET_CHILD_SUBREAPER), so none gets out of sight. Returns the setting before.
+// (PR_SET_CHILD_SUBREAPER), so that none gets lost. Returns the previous setting.
 bool adopt_orphans(bool adopt);
 
-// Children, their children, and so on; without the trees of those in `except`.
+// Children, their children, and so on, but not those in `except` or below them.
 std::vector<pid_t> find_descendants(const std::vector<pid_t>& except = {});
 
 // Sends SIGKILL to all descendants until none is left, and reaps them.
-// REQUIRES: adopt_orphans(true). Returns how many are left after five seconds: 0, but for processes
-// of another user, or those that the kernel holds.
+// REQUIRES: adopt_orphans(true). Returns how many are left after five seconds: 0, except for
+// processes of another user, or those that the kernel holds.
 std::size_t kill_descendants(const std::vector<pid_t>& except = {});
 
 }  // namespace lockstep::launch

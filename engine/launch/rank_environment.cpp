@@ -14,7 +14,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The variables by which a launcher tells a process who it is. nullptr: it does not say.
+// The variables by which a launcher identifies a process. nullptr: it does not say.
 struct Family {
   Launcher launcher;
   const char *rank, *size, *local_rank, *local_size, *node_rank, *job_id;
@@ -39,8 +39,8 @@ bool has(const Environment& environment, const char* name) {
   return name != nullptr && find_variable(environment, name).has_value();
 }
 
-// In a batch script and in an interactive shell most of Slurm's variables are set, too, but their
-// step has one of the six largest numbers, which are reserved, or none.
+// Batch scripts and interactive shells have most of Slurm's variables too, but their step has one
+// of the six largest numbers, which are reserved, or none.
 bool is_inside_slurm_step(const Environment& environment) {
   const auto text = find_variable(environment, "SLURM_STEP_ID");
   if (!text) return false;
@@ -53,7 +53,7 @@ bool is_inside_slurm_step(const Environment& environment) {
 }
 
 // The first complete family; else the first with a rank or a size (inside a step: Slurm's), so that
-// the error can name the variable that it lacks. nullptr: alone.
+// the error can name the missing variable. nullptr: alone.
 const Family* choose_family(const Environment& environment) {
   const bool in_step = is_inside_slurm_step(environment);
   const Family* begun = nullptr;
@@ -72,7 +72,7 @@ const Family* choose_family(const Environment& environment) {
   return begun;
 }
 
-// MASTER_ADDR as people export it: with spaces or a carriage return behind it, or in brackets.
+// MASTER_ADDR as people export it: followed by spaces or a carriage return, or in brackets.
 std::optional<std::string> find_master_address(const Environment& environment) {
   constexpr const char* kSpaces = " \t\r\n";
   const auto variable = find_variable(environment, "MASTER_ADDR");
@@ -92,7 +92,7 @@ std::optional<std::string> find_master_address(const Environment& environment) {
   return address;
 }
 
-// Ports that are no program's default. The same for all ranks of a job. FNV-1a.
+// A port that is no program's default, the same for all ranks of a job. FNV-1a.
 int port_of_job(std::string_view job_id) {
   std::uint32_t hash = 2166136261u;
   for (const char c : job_id) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
@@ -127,7 +127,7 @@ class Decision {
     result_.origins.push_back({what, fmt::format("{}", value), std::string(from)});
   }
 
-  // The value of a variable that the family must have.
+  // The value of a variable that the family must contain.
   int need(const char* what, const char* name, const char* other) {
     require(has(name), ErrorCode::Usage, name,
             "this environment variable is missing, while {} is set; set both, or neither", other);
@@ -148,7 +148,7 @@ class Decision {
             result_.rank);
   }
 
-  // Decides whether all ranks are on this host, and how many are.
+  // Decides if all ranks are on this host, and how many are.
   void decide_hosts() {
     const auto address = find_master_address(environment_);
     const char* const local_size = family_.local_size;

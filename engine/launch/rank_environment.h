@@ -1,7 +1,7 @@
 // Which rank is this process, and where do the ranks of its job meet? One pure function of the
 // environment decides, for every launcher.
 //
-// Families of variables, the first that is complete wins; rank and size come from the same one:
+// The first complete family of variables wins; rank and size come from the same one:
 //   RANK, WORLD_SIZE                              lockstep run, torchrun, or set by hand
 //   OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK      mpirun of Open MPI
 //   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID           mpirun of MPICH and Intel MPI
@@ -11,9 +11,9 @@
 //   none of them                                  alone: rank 0 of 1
 // An empty variable counts as unset.
 //
-// The ranks meet at MASTER_ADDR and MASTER_PORT, whatever the family. Without them: at 127.0.0.1
-// where all ranks are on one host; at port 29500, or, where mpirun or srun name the job, at a port
-// made of that name, so that two jobs of one host have different ones.
+// The ranks meet at MASTER_ADDR and MASTER_PORT, whatever the family. Without them they meet at
+// 127.0.0.1 if all ranks are on one host, and at port 29500. If mpirun or srun name the job, the
+// port is made from that name instead, so that two jobs of one host have different ports.
 #pragma once
 
 #include <string>
@@ -36,7 +36,7 @@ std::string_view to_string(Launcher launcher);
 // one: all ranks are on this host, so they meet on its loopback.
 enum class Hosts { one, several };
 
-// One decision and where it comes from: {"local rank", "1", "OMPI_COMM_WORLD_LOCAL_RANK"}.
+// One decision and its source: {"local rank", "1", "OMPI_COMM_WORLD_LOCAL_RANK"}.
 struct Origin {
   std::string what;
   std::string value;
@@ -59,17 +59,17 @@ struct RankEnvironment {
   std::vector<Origin> origins;  // in the order of the fields above
 };
 
-// Throws Error{Usage} that names the variable: one of a family is missing, a value is no number, or
-// two contradict each other (RANK >= WORLD_SIZE, LOCAL_RANK >= LOCAL_WORLD_SIZE, ...).
+// Throws Error{Usage} that names the variable if one of a family is missing, a value is not a
+// number, or two contradict each other (RANK >= WORLD_SIZE, LOCAL_RANK >= LOCAL_WORLD_SIZE, ...).
 RankEnvironment rank_environment(const Environment& environment);
 
 // True for names of the loopback: "localhost", "127.x.y.z", "::1".
 bool is_loopback(std::string_view address);
 
-// The device that a rank computes on: cuda:LOCAL_RANK or cpu:LOCAL_RANK, of num_devices logical
-// devices that this process has (virtual ones count).
-// Throws Error{Device} when the local rank is not below num_devices. It never wraps around: two
-// ranks on one GPU by accident would be slow at best.
+// The device that a rank computes on: cuda:LOCAL_RANK or cpu:LOCAL_RANK, out of this process's
+// num_devices logical devices (virtual ones count).
+// Throws Error{Device} if the local rank is not below num_devices. It never wraps around: two ranks
+// on one GPU by accident would be slow at best.
 Device device_of_rank(const RankEnvironment& environment, DeviceType type, int num_devices);
 
 }  // namespace lockstep::launch

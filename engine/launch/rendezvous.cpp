@@ -27,10 +27,10 @@ namespace lockstep::launch {
 namespace {
 
 constexpr double kRankZeroLingersSeconds = 2;
-// Less than a launcher leaves the ranks to say what went wrong.
+// It is shorter than the time that a launcher leaves the ranks to report an error.
 constexpr double kRankZeroLingersSecondsAfterError = 0.5;
 
-// The address of rank 0's store, and the secret that lets a process in.
+// The address of rank 0's store, and the secret that admits a process.
 struct MeetingPoint {
   std::string host;
   std::uint16_t port = 0;
@@ -53,7 +53,7 @@ MeetingPoint meeting_point(const Environment& environment, const RankEnvironment
   return point;
 }
 
-// All ranks meet on the loopback of their host, whatever address was named.
+// All ranks meet on the loopback of their host, whatever address was given.
 void warn_of_unused_address(const RankEnvironment& rank) {
   const bool is_used = rank.hosts == Hosts::several || is_loopback(rank.master_address);
   const std::string why = is_used ? "" : comm::why_unknown(rank.master_address);
@@ -62,8 +62,9 @@ void warn_of_unused_address(const RankEnvironment& rank) {
               rank.master_address, why);
 }
 
-// Rank 0 listens at the address that was named. A host may know its own name as its loopback
-// (127.0.1.1 in Debian's /etc/hosts), where other hosts cannot reach it: then at all its addresses.
+// Rank 0 listens at the given address. A host may know its own name as its loopback (127.0.1.1 in
+// Debian's /etc/hosts), where other hosts cannot reach it: then rank 0 listens at all its
+// addresses.
 std::unique_ptr<comm::TcpStoreServer> serve(const MeetingPoint& point,
                                             const RankEnvironment& rank) {
   const bool is_misleading = rank.hosts == Hosts::several && !is_loopback(point.host) &&
@@ -76,7 +77,7 @@ std::unique_ptr<comm::TcpStoreServer> serve(const MeetingPoint& point,
   return std::make_unique<comm::TcpStoreServer>(options);
 }
 
-// Connects when rank 0 is there, and says so when that takes long.
+// Connects when rank 0 is there, and reports a long wait.
 std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int rank,
                                               const JoinOptions& options) {
   comm::TcpStoreClientOptions client;
@@ -103,7 +104,7 @@ std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int ran
     return std::make_shared<comm::TcpStoreClient>(client);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::Timeout) throw;
-    // Less than the timeout where another program holds the port.
+    // It is less than the timeout if another program holds the port.
     const double waited = std::chrono::duration<double>(runtime::Clock::now() - start).count();
     fail(ErrorCode::Timeout, "join", "rank {} waited {:g} s for rank 0, which has not come: {}",
          rank, waited < options.timeout_seconds ? std::round(waited) : options.timeout_seconds,
@@ -111,8 +112,8 @@ std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int ran
   }
 }
 
-// A rank that came to rank 0 by the loopback is reached by other hosts where they reached rank 0,
-// which one of them writes down before all have met.
+// Other hosts reach a rank that came to rank 0 by the loopback at the address where they reached
+// rank 0; one of them writes it down before all have met.
 constexpr const char* kServerAddressKey = "join/server_address";
 
 void share_server_address(comm::TcpStoreClient& store) {
@@ -126,12 +127,12 @@ std::string reachable_address(comm::TcpStoreClient& store) {
 
 // --- ranks that share a store make sure that they belong together ---
 
-// Holds the rank's host. Two ranks with the same number were told apart when they connected.
+// Key of the rank's host. Two ranks with the same number were found out when they connected.
 std::string rank_key(int rank) {
   return fmt::format("join/rank/{}", rank);
 }
 
-// Ends the rendezvous for all ranks, in the same words.
+// Ends the rendezvous for all ranks, with the same words.
 [[noreturn]] void end_for_all(comm::Store& store, ErrorCode code, const std::string& why) {
   const Error error(code, "join", why);
   store.abort(error);
@@ -145,8 +146,8 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Each rank compares its world size and settings with those of the first that came. Their text: the
-// rank, and then one setting to a line.
+// Each rank compares its world size and settings with those of the first that came. Their text has
+// the rank, and then one setting per line.
 void compare_settings(comm::Store& store, const RankEnvironment& rank,
                       const std::vector<Setting>& settings) {
   std::string text = fmt::format("{}\nWORLD_SIZE={}\n", rank.rank, rank.world_size);
@@ -200,7 +201,7 @@ std::vector<int> find_missing(comm::Store& store, int world_size) {
                           refused ? fmt::format(" ({})", *refused) : ""));
 }
 
-// The last rank that comes says so to all.
+// Waits for all; the last rank that comes tells the others.
 void wait_for_all(comm::Store& store, const RankEnvironment& rank, const JoinOptions& options) {
   constexpr const char* kComplete = "join/complete";
   if (store.add("join/num_ranks", 1) == rank.world_size) store.set(kComplete, "");
@@ -276,7 +277,7 @@ Job::Job(Job&&) noexcept = default;
 Job::~Job() {
   store_.reset();
   if (!server_) return;
-  // An error on its way to main() is not told before this is over.
+  // An error on its way to main() is only reported after this.
   const bool is_after_error = std::uncaught_exceptions() > 0;
   server_->wait_until_unused(is_after_error ? kRankZeroLingersSecondsAfterError
                                             : kRankZeroLingersSeconds);
@@ -311,8 +312,8 @@ void check_ranks(comm::Store& store, RankEnvironment& rank, const JoinOptions& o
   count_hosts(store, rank);
 }
 
-// Linux lets several sockets have one port as long as all of them say SO_REUSEADDR and none of
-// them listens, or only one does.
+// Linux lets several sockets share one port as long as all of them set SO_REUSEADDR and at most one
+// of them listens.
 PortReservation::PortReservation(int port, Scope scope)
     : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const int socket = socket_.descriptor();
