@@ -22,7 +22,7 @@
 
 namespace lockstep {
 
-// One call of backward(): which gradients are still to arrive, and what is ready to run.
+// One call of backward(): the gradients still to arrive, and the tasks ready to run.
 class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
  public:
   explicit BackwardPass(Graph graph) : graph_(graph), context_(thread_context()) {
@@ -39,22 +39,21 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
   std::uint64_t number() const { return number_; }
 
  private:
-  // A node with the gradients of its outputs, or a gradient for a leaf that another device
-  // computed.
+  // A node with the gradients of its outputs, or a leaf's gradient that another device computed.
   struct Task {
     Device device;
     std::shared_ptr<Node> node;
     Gradients grads;
     Variable leaf;
 
-    // Leaves first: their hooks start communication.
+    // Leaves come first: their hooks start communication.
     std::uint64_t priority() const { return node ? node->sequence() : ~std::uint64_t{0}; }
   };
-  // The gradients that are still to arrive at a node, or at a leaf, which adds them up by itself.
+  // The gradients still to arrive at a node, or at a leaf, which adds them up itself.
   struct Arrivals {
     std::size_t missing = 0;
     Gradients grads = {};  // of a node's outputs
-    bool any = false;      // a leaf got one
+    bool any = false;      // true if a leaf got one
   };
 
   static const void* target_of(const Edge& edge) {
@@ -77,12 +76,12 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
   Graph graph_;
   ThreadContext context_;
   std::uint64_t number_ = 0;     // counts the process's passes from 1
-  std::vector<Device> devices_;  // all that the pass works on
+  std::vector<Device> devices_;  // all devices that the pass uses
 
-  std::mutex mutex_;                                    // guards what follows
+  std::mutex mutex_;                                    // guards the members below
   std::unordered_map<const void*, Arrivals> arrivals_;  // by target_of() an edge
   std::vector<Task> ready_;
-  std::vector<Device> busy_;     // a thread runs a task of these: one at a time on each device
+  std::vector<Device> busy_;     // devices on which a thread runs a task: one at a time on each
   std::size_t outstanding_ = 0;  // nodes and leaf tasks not yet done
   std::exception_ptr error_;     // the first one
   std::vector<std::function<void()>> at_end_;
@@ -91,7 +90,7 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
 
 namespace {
 
-// The pass that the calling thread is inside of, or nullptr.
+// The pass that the calling thread is running, or nullptr.
 thread_local BackwardPass* running_pass = nullptr;
 
 }  // namespace
@@ -135,9 +134,9 @@ void BackwardPass::expect_gradients(const Edge& root) {
   }
 }
 
-// A device's line of work: runs its tasks until the pass is over. When it has nothing to do, it
-// takes a task of another device: whose worker may be busy with another pass, which in turn may be
-// waiting for this one.
+// A device's line of work: runs its tasks until the pass is over. If it is idle, it takes a task of
+// another device, because that device's worker may be busy with another pass, which may be waiting
+// for this one.
 void BackwardPass::work(Device own) {
   const ThreadContextScope scope(context_);
   BackwardPass* const outer = std::exchange(running_pass, this);
@@ -153,8 +152,8 @@ void BackwardPass::work(Device own) {
   running_pass = outer;
 }
 
-// Runs the most urgent ready task, only of this device or of any; false if there is none on a
-// device that no other thread works on.
+// Runs the most urgent ready task, of this device only or of any. Returns false if there is none on
+// a device that no other thread uses.
 bool BackwardPass::run_one(std::optional<Device> only) {
   std::unique_lock lock(mutex_);
   auto best = ready_.end();
@@ -207,8 +206,8 @@ Gradients BackwardPass::run_node(Node& node, const Gradients& grad_outputs) {
   return node.backward(grad_outputs);
 }
 
-// Hands the gradient of an input on: to a leaf, or to the node that made the input. here: the
-// device whose line of work calls; none before there is one.
+// Hands the gradient of an input to a leaf, or to the node that made the input. here: the device
+// whose line of work calls; nullopt before there is one.
 void BackwardPass::deliver(const Edge& edge, Tensor grad, std::optional<Device> here) {
   if (edge.leaf.defined() && here == edge.device) {
     return deliver_to_leaf(edge.leaf, std::move(grad));
@@ -226,7 +225,7 @@ void BackwardPass::deliver(const Edge& edge, Tensor grad, std::optional<Device> 
   if (!sum.defined()) {
     sum = std::move(grad);
   } else if (grad.defined()) {
-    // Another node may hold the first gradient too, so the sum gets memory of its own.
+    // Another node may hold the first gradient too, so the sum gets its own memory.
     Tensor total = Tensor::empty(sum.shape(), sum.dtype(), sum.device());
     total.backend().add(total.stream(), sum.view(), grad.view(), total.view());
     sum = std::move(total);
@@ -236,7 +235,7 @@ void BackwardPass::deliver(const Edge& edge, Tensor grad, std::optional<Device> 
   }
 }
 
-// On the line of work of the leaf's device. An undefined gradient counts as arrived.
+// Runs on the line of work of the leaf's device. An undefined gradient counts as arrived.
 void BackwardPass::deliver_to_leaf(const Variable& leaf, Tensor grad) {
   const bool is_defined = grad.defined();
   if (trace::Observer* observer = trace::observer(); observer != nullptr && is_defined) {
@@ -254,8 +253,8 @@ void BackwardPass::deliver_to_leaf(const Variable& leaf, Tensor grad) {
   if (is_last) call_leaf_hooks(leaf);
 }
 
-// After an error other devices may still be inside a task. A worker lets go of the pass later, and
-// must not keep what is inside.
+// After an error other devices may still be running a task. A worker lets go of the pass later, and
+// must not keep its contents alive.
 void BackwardPass::wait_for_running_tasks() {
   while (true) {
     const std::uint32_t seen = changed_.load();
@@ -289,7 +288,7 @@ void run_backward(const Variable& root, Tensor grad, Graph graph) {
   std::make_shared<BackwardPass>(graph)->run(root, std::move(grad));
 }
 
-// Not kept while a step is captured, since what a graph writes is there only after a launch.
+// It is not kept while a step is captured, because a graph's writes only happen at a launch.
 Tensor kept_scalar(double value, DType dtype, Device device) {
   static std::mutex& mutex = *new std::mutex;
   static auto& scalars = *new std::map<std::tuple<Device, DType, double>, Tensor>;

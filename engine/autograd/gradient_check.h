@@ -10,12 +10,17 @@ namespace lockstep {
 
 struct GradientCheckOptions {
   double step = 1e-6;           // h in (f(x + h) - f(x - h)) / 2h
-  std::uint64_t seed = 0x0d1f;  // of the random direction that turns the result into a scalar
+  std::uint64_t seed = 0x0d1f;  // for the random direction that turns the result into a scalar
 };
 
 struct GradientCheckResult {
-  // Per input: |analytic - numeric| / max(|analytic|, |numeric|), Euclidean norms over all
-  // elements; 0 where both are zero.
+  // Per input:
+  // analytic - numeric
+  // / max(
+  // analytic
+  // ,
+  // numeric
+  // ), Euclidean norms over all elements; 0 if both are zero.
   std::vector<double> relative_errors;
   double largest() const;
 };

@@ -36,7 +36,7 @@ void Node::connect(std::span<const Variable> inputs, std::size_t num_outputs, De
 }
 
 Node::~Node() {
-  // A graph is as deep as the program is long; free it without recursion.
+  // A graph may be as deep as a program is long, so it is freed without recursion.
   std::vector<std::shared_ptr<Node>> pending;
   const auto take = [&pending](Node& node) {
     for (Edge& edge : node.edges_) {

@@ -20,18 +20,18 @@
 namespace lockstep {
 
 // A tensor that a node keeps from forward for backward, with the version (Tensor::version) that it
-// had then. Node::unpack() gives it back, and refuses one that was changed in place since.
+// had then. Node::unpack() returns it, and refuses one that has been changed in place since.
 class SavedTensor {
  public:
   SavedTensor() = default;  // undefined
-  // Not explicit: nodes are given tensors and keep these.
+  // Not explicit, so that nodes can pass tensors.
   SavedTensor(Tensor tensor)
       : tensor_(std::move(tensor)), version_(tensor_.defined() ? tensor_.version() : 0) {}
 
   bool defined() const { return tensor_.defined(); }
   std::uint64_t version() const { return version_; }
   bool was_changed() const { return tensor_.defined() && tensor_.version() != version_; }
-  // For its sizes alone: its elements may have been changed.
+  // For its sizes only: its elements may have been changed.
   const Tensor& unchecked() const { return tensor_; }
 
  private:
@@ -41,7 +41,7 @@ class SavedTensor {
 
 using Gradients = std::vector<Tensor>;
 
-// A kernel's argument that may be absent.
+// A kernel argument that may be absent.
 inline TensorView view_or_none(const Tensor& tensor) {
   return tensor.defined() ? tensor.view() : TensorView{};
 }
@@ -53,8 +53,9 @@ inline MatrixView rows_of(const Tensor& tensor) {
                      features == 0 ? 0 : tensor.num_elements() / features, features);
 }
 
-// The way of one input's gradient: to the node that made the input, or to a leaf. Holds what
-// the input was, not its values, so that only tensors which a backward function needs stay alive.
+// The way of one input's gradient: to the node that made the input, or to a leaf. It holds where
+// the input came from, not its values, so that only tensors which a backward function needs stay
+// alive.
 struct Edge {
   std::shared_ptr<Node> node;    // nullptr for a leaf
   std::size_t output_index = 0;  // of node
@@ -65,7 +66,7 @@ struct Edge {
 
   bool is_wanted() const { return node || leaf.defined(); }
 };
-// The edge to where a variable comes from. REQUIRES: it requires a gradient.
+// The edge to a variable's origin. REQUIRES: it requires a gradient.
 Edge edge_to(const Variable& variable);
 
 class Node {
@@ -78,20 +79,21 @@ class Node {
   // "Linear", "Add": for traces, errors and printed graphs.
   virtual const char* name() const = 0;
 
-  // grad_outputs has one tensor per output; one is undefined where no gradient arrived. Returns one
-  // per input, undefined where !wants_gradient(input). Gradients are overwritten, never added: the
+  // grad_outputs has one tensor per output, which is undefined if no gradient arrived. Returns one
+  // per input, undefined if !wants_gradient(input). Gradients are overwritten, never added: the
   // backward pass adds. A returned tensor may be one of grad_outputs.
   virtual Gradients backward(const Gradients& grad_outputs) = 0;
 
   // Drops the tensors that forward kept, if any.
   virtual void release_saved() {}
 
-  // The device whose line of work runs backward(): where the outputs are, unless said otherwise.
+  // The device whose line of work runs backward(): the outputs' device, unless connect() got
+  // another one.
   Device device() const { return device_; }
   std::size_t num_inputs() const { return edges_.size(); }
   std::size_t num_outputs() const { return num_outputs_; }
   const Edge& edge(std::size_t input) const { return edges_[input]; }
-  // Grows with creation: later nodes run backward first.
+  // Grows with each creation: later nodes run backward first.
   std::uint64_t sequence() const { return sequence_; }
 
   // Called by record().
@@ -100,16 +102,16 @@ class Node {
  protected:
   bool wants_gradient(std::size_t input) const { return edges_[input].is_wanted(); }
 
-  // The tensor that forward kept. Throws Error{State} that names the operation, the tensor and both
-  // versions if it was changed in place since: the gradient would be that of other values.
+  // The tensor that forward kept. If it was changed in place since, throws Error{State} that names
+  // the operation, the tensor and both versions, because the gradient would belong to other values.
   const Tensor& unpack(const SavedTensor& saved) const {
     if (saved.was_changed()) [[unlikely]]
       fail_changed(saved);
     return saved.unchecked();
   }
 
-  // Uninitialised memory for the gradient of an input: the leaf's slot if it has one that is free
-  // (see Variable::set_grad_slot), else new memory.
+  // Uninitialised memory for the gradient of an input: the leaf's slot if it has a free one (see
+  // Variable::set_grad_slot), else new memory.
   Tensor gradient_buffer(std::size_t input) const;
   // One for each input that wants a gradient.
   Gradients gradient_buffers() const;
@@ -126,14 +128,14 @@ class Node {
   bool released_ = false;
 };
 
-// Adds a gradient of this backward pass to a leaf. It is taken over if nothing else holds it,
-// else copied.
+// Adds a gradient of this backward pass to a leaf. The tensor itself is used if nothing else holds
+// it, else it is copied.
 void add_leaf_gradient(const Variable& leaf, Tensor gradient);
 
-// Calls the leaf's hooks; once per backward pass, when its last gradient has been added.
+// Calls the leaf's hooks. Called once per backward pass, when its last gradient has been added.
 void call_leaf_hooks(const Variable& leaf);
 
-// Gives Node and the backward pass access to a variable's insides.
+// Gives Node and the backward pass access to a variable's members.
 struct GraphAccess {
   static VariableImpl& impl(const Variable& variable) { return *variable.impl_; }
   static Variable make_result(Tensor value, std::shared_ptr<Node> node, std::size_t output_index);

@@ -12,7 +12,7 @@ void require_differentiable(std::string_view operation, bool requires_grad, DTyp
           "gradients need a floating dtype, found {}", to_string(dtype));
 }
 
-// Nothing is required of an undefined tensor.
+// An undefined tensor is always allowed.
 void require_like_value(std::string_view operation, const VariableImpl& impl,
                         const Tensor& tensor) {
   if (!tensor.defined()) return;
@@ -128,7 +128,7 @@ void add_leaf_gradient(const Variable& leaf, Tensor gradient) {
 }
 
 void call_leaf_hooks(const Variable& leaf) {
-  // A hook may remove itself; the list it runs from must not move under it.
+  // A hook may remove itself, so the list that is running must not move.
   const auto hooks = GraphAccess::impl(leaf).hooks;
   for (const auto& [id, hook] : hooks) hook(leaf);
 }

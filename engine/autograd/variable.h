@@ -1,8 +1,8 @@
 // Variable: a Tensor, its gradient, and the Node that computed it.
 //
-// A leaf (a parameter, an input) was made by the user; backward() leaves its gradient in grad(),
-// adding to what is there. Any other variable remembers the node that made it, and through it the
-// whole graph. Copying a Variable copies the handle.
+// A leaf (a parameter, an input) was made by the user; backward() adds its gradient to grad(). Any
+// other variable remembers the node that made it, and through it the whole graph. Copying a
+// Variable copies the handle.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-// True if operations record how to differentiate themselves. A property of the line of work: it
+// True if operations record how to differentiate themselves. It belongs to the line of work, and
 // travels to other threads with ThreadContext.
 inline bool grad_enabled() {
   return thread_context().grad_enabled;
@@ -44,7 +44,7 @@ enum class Graph { release, retain };
 // work of the leaf's device.
 using GradHook = std::function<void(const Variable& leaf)>;
 
-// The inside of a Variable, which all its handles share; for the sources of this folder.
+// The members of a Variable, which all its handles share; for the sources of this folder.
 struct VariableImpl {
   Tensor value;
   bool requires_grad = false;
@@ -56,15 +56,15 @@ struct VariableImpl {
   // For a leaf. Touched only by the line of work of the leaf's device while a backward pass runs.
   Tensor grad;
   Tensor grad_slot;
-  bool slot_is_taken = false;  // a node has been given the slot, its gradient is on the way
+  bool slot_is_taken = false;  // a node has got the slot and will fill it
   std::vector<std::pair<std::uint64_t, GradHook>> hooks;
   std::uint64_t next_hook_id = 1;
 };
 
 class Variable {
  public:
-  // Undefined: every member but defined(), is_same() and identity() throws Error{State} as value()
-  // does.
+  // An undefined variable: every member except defined(), is_same() and identity() throws
+  // Error{State} as value() does.
   Variable() = default;
   explicit Variable(Tensor value, RequiresGrad requires_grad = RequiresGrad::no);
 
@@ -74,12 +74,12 @@ class Variable {
   Device device() const { return value().device(); }
   DType dtype() const { return value().dtype(); }
 
-  // Puts another tensor in a leaf's place (moving a module to a device, loading weights).
-  // Throws Error{State} for an undefined one, Error{DType} for an integer one where a gradient is
-  // required, Error{Shape} where there is a gradient of another shape (clear it first).
+  // Replaces a leaf's tensor (to move a module to a device, or load weights).
+  // Throws Error{State} for an undefined tensor, Error{DType} for an integer one if a gradient is
+  // required, Error{Shape} if there is a gradient of another shape (clear it first).
   void set_value(Tensor value);
 
-  // Changes a leaf's tensor in place, p.add_(p.grad(), -lr), which no gradient goes through.
+  // Changes a leaf's tensor in place, p.add_(p.grad(), -lr), without a gradient of the change.
   // Throws Error{State} unless this is a leaf, and as Tensor::add_ does.
   const Variable& add_(const Tensor& other, double factor = 1) const;
   double item() const { return value().item(); }
@@ -90,7 +90,7 @@ class Variable {
   void set_requires_grad(RequiresGrad requires_grad);
   bool is_leaf() const { return !checked().node; }
   const std::shared_ptr<Node>& node() const { return checked().node; }  // nullptr for a leaf
-  // Which output of node() this is.
+  // The number of this output of node().
   std::size_t output_index() const { return checked().output_index; }
 
   // The gradient of a leaf; undefined before the first backward() and after clear_grad().
@@ -100,8 +100,8 @@ class Variable {
   // Forgets the gradient (PyTorch's zero_grad(set_to_none=True)).
   void clear_grad() { checked().grad = {}; }
 
-  // Memory where a leaf's gradient shall be written, such as its place in a bucket: nodes that can
-  // write it there directly save a copy. An undefined tensor takes the wish back.
+  // Suggests memory for a leaf's gradient, such as its place in a bucket: nodes that can write it
+  // there directly save a copy. An undefined tensor withdraws the suggestion.
   // Throws Error{Shape} unless slot has the value's shape, dtype and device.
   void set_grad_slot(Tensor slot);
   const Tensor& grad_slot() const { return checked().grad_slot; }
@@ -111,10 +111,10 @@ class Variable {
   std::uint64_t on_grad_ready(GradHook hook);
   void remove_grad_hook(std::uint64_t id);
 
-  // d(this) / d(leaf) for every leaf that requires it, added to their gradients. `grad` is the
-  // gradient with respect to this variable; it may be left out for one element (then it is 1).
-  // Throws Error{State} if this needs no gradient, or if an earlier backward() released the graph;
-  // and where a leaf's tensor was meanwhile replaced by one that its gradient does not fit.
+  // Adds d(this) / d(leaf) to the gradient of every leaf that requires one. `grad` is the gradient
+  // with respect to this variable; it may be left out for one element (then it is 1).
+  // Throws Error{State} if this needs no gradient, if an earlier backward() released the graph, or
+  // if a leaf's tensor was replaced meanwhile by one that its gradient does not fit.
   void backward(Tensor grad = {}, Graph graph = Graph::release) const;
 
   // The same tensor, cut from the graph.

@@ -24,7 +24,7 @@ Dropout dropout_of(const GptOptions& options, std::size_t layer) {
   return {options.dropout, options.seed, static_cast<std::uint32_t>(layer)};
 }
 
-// The logits' bias: 0, and -infinity for the table's padding.
+// The bias of the logits: 0, and -infinity for the table's padding.
 Variable padding_bias(const Embedding& table) {
   const Tensor& weight = table.weight().value();
   if (table.num_rows() == weight.size(0)) return {};

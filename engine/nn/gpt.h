@@ -2,8 +2,8 @@
 //
 //   tokens -> wte + wpe -> h.0 -> ... -> ln_f -> logits = x * wte^T
 //
-// The table of tokens is the last layer too: one parameter with two uses, whose gradient is the sum
-// of both. Parameters have the names of Hugging Face's GPT2LMHeadModel.
+// The table of tokens is also the last layer: one parameter with two uses, whose gradient is the
+// sum of both. Parameters have the names of Hugging Face's GPT2LMHeadModel.
 //
 // In memory the vocabulary is padded to a multiple of 64, for which GPUs have faster products. The
 // logits of the padding are -infinity: such tokens have the probability 0 and no gradient.
@@ -18,9 +18,9 @@ struct GptOptions {
   std::size_t layers = 12;
   std::size_t heads = 12;
   std::size_t channels = 768;
-  std::size_t context = 1024;  // most tokens of a sequence
+  std::size_t context = 1024;  // most tokens in a sequence
   std::size_t vocabulary = 50257;
-  // Probability for the embedding and each branch; attention drops none of its shares.
+  // Probability for the embedding and each branch; attention weights are never dropped.
   double dropout = 0;
   std::uint64_t seed = 0;
 };
@@ -34,10 +34,10 @@ struct GptParameterCounts {
 };
 GptParameterCounts count_parameters(const GptOptions& options);
 
-// The smallest multiple of 64 that is not less: 50257 -> 50304.
+// The smallest multiple of 64 that is at least the vocabulary: 50257 -> 50304.
 std::size_t padded_vocabulary(std::size_t vocabulary);
 
-// x + c_proj(gelu(c_fc(x))), of four times as many channels inside; GELU's tanh form.
+// x + c_proj(gelu(c_fc(x))), with four times as many channels inside; GELU's tanh form.
 class GptMlp final : public ModuleOf<GptMlp> {
  public:
   GptMlp(std::size_t channels, Rng& rng, double deviation, double residual_deviation,
@@ -52,10 +52,10 @@ class GptMlp final : public ModuleOf<GptMlp> {
   Linear c_proj_;
 };
 
-// x = x + attn(ln_1(x)), then x = x + mlp(ln_2(x)): normalised before each branch.
+// x = x + attn(ln_1(x)), then x = x + mlp(ln_2(x)): each branch normalises its input.
 class GptBlock final : public ModuleOf<GptBlock> {
  public:
-  // number: of the block, by which its dropout masks differ from the others'.
+  // number: the block's number, which makes its dropout masks differ from the others'.
   GptBlock(const GptOptions& options, std::size_t number, Rng& rng, const Placement& placement);
   Variable forward(const Variable& x) override;
   std::string type_name() const override { return "GptBlock"; }
@@ -106,10 +106,11 @@ class Gpt final : public ModuleOf<Gpt> {
   GptTransformer transformer_;
 };
 
-// The state of a GPT-2 as such files have it, under the names of Gpt: names may lack the prefix
-// "transformer."; masks ("attn.bias", "attn.masked_bias") are left out; "lm_head.weight" stands for
-// a missing table.
-// Throws Error{State} for another number of layers, and for a last layer that is not the table.
+// Converts a GPT-2's state from files to the names of Gpt: names may lack the prefix
+// "transformer."; masks ("attn.bias", "attn.masked_bias") are left out; "lm_head.weight" replaces a
+// missing table.
+// Throws Error{State} for another number of layers, and for a last layer that differs from the
+// table.
 StateDict gpt_state(StateDict state, std::size_t layers);
 
 }  // namespace lockstep::nn

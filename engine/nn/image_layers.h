@@ -16,7 +16,7 @@ struct Conv2dOptions {
   std::size_t padding = 0;
   Bias bias = Bias::yes;
   DType dtype = DType::float32;
-  std::optional<Device> device = {};  // of the parameters; none: default_device()
+  std::optional<Device> device = {};  // of the parameters; nullopt: default_device()
 };
 
 // Shapes:  x [batch, height, width, in_channels] -> y [batch, out_height, out_width, out_channels].
@@ -48,8 +48,8 @@ class Conv2d final : public ModuleOf<Conv2d>, public ActivatedLayer {
   Bias bias_;
 };
 
-// Batch normalisation of each channel over the pixels of all images, as BatchNorm1d's of
-// [batch * height * width, channels], with the same parameters and buffers.
+// Batch normalisation of each channel over the pixels of all images: BatchNorm1d of [batch * height
+// * width, channels], with the same parameters and buffers.
 // Throws Error{Shape} in training for a single pixel.
 class BatchNorm2d final : public ModuleOf<BatchNorm2d, BatchNorm> {
  public:
@@ -63,7 +63,7 @@ class BatchNorm2d final : public ModuleOf<BatchNorm2d, BatchNorm> {
   }
 };
 
-// Pools stand `kernel` pixels apart unless a stride is given.
+// Windows of a pool are `kernel` pixels apart unless a stride is given.
 struct PoolOptions {
   std::optional<std::size_t> stride;
   std::size_t padding = 0;
@@ -108,9 +108,9 @@ class GlobalAvgPool final : public ModuleOf<GlobalAvgPool> {
 };
 
 // y = relu(body(x) + shortcut(x)); without a shortcut, relu(body(x) + x).
-// Children: the body's under their own names, then the shortcut as "downsample": the names of
-// torchvision's BasicBlock, where the body has conv1, bn1, relu, conv2, bn2.
-// Throws Error{Shape} in forward when the two differ in shape.
+// Children: the body's under their own names, then the shortcut as "downsample". With conv1, bn1,
+// relu, conv2, bn2 in the body, these are the names of torchvision's BasicBlock.
+// Throws Error{Shape} in forward if the two differ in shape.
 class Residual final : public ModuleOf<Residual> {
  public:
   explicit Residual(std::vector<NamedModule> body, std::shared_ptr<Module> shortcut = nullptr);

@@ -85,7 +85,7 @@ Variable BatchNorm::normalise(const Variable& rows) {
   arguments.running_var = own_buffers()[1].second;
   arguments.momentum = options_.momentum;
   arguments.epsilon = options_.epsilon;
-  // A rank that idles has no rows, whose statistics would be none.
+  // A rank that idles has no rows, and so no statistics of its own.
   const bool takes_batch = is_training() && (rows.shape()[0] > 0 || shares_statistics());
   arguments.statistics = takes_batch ? Statistics::batch : Statistics::running;
   arguments.replicas = replicas_;

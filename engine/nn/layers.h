@@ -1,5 +1,5 @@
 // The layers: Linear, activations, BatchNorm1d, Dropout, Flatten, and Sequential, which runs a list
-// of them. Those of images stand in image_layers.h.
+// of them. image_layers.h has those for images.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@ enum class Bias { no, yes };
 struct LinearOptions {
   Bias bias = Bias::yes;
   DType dtype = DType::float32;
-  std::optional<Device> device = {};  // of the parameters; none: default_device()
-  // Weights start normal with this standard deviation, and biases at zero; none: PyTorch's default.
+  std::optional<Device> device = {};  // of the parameters; nullopt: default_device()
+  // Weights start normal with this standard deviation, and biases at zero; nullopt: PyTorch's
+  // default.
   std::optional<double> standard_deviation = {};
 };
 
 // A layer that can apply an activation in its own operation. In a Sequential it does so with the
-// one that follows it.
+// activation that follows it.
 class ActivatedLayer {
  public:
   virtual ~ActivatedLayer() = default;
@@ -33,9 +34,9 @@ class ActivatedLayer {
 
 // Shapes:  x [batch, in_features] -> y [batch, out_features].
 // Parameters: "weight" [out_features, in_features], then "bias" [out_features].
-// Both start uniform in [-1/sqrt(in_features), 1/sqrt(in_features)), drawn from rng in that order:
-// PyTorch's default (kaiming_uniform with a = sqrt(5)), whose distribution, not whose values, this
-// is. float32 values are the float64 ones, rounded.
+// Both start uniform in [-1/sqrt(in_features), 1/sqrt(in_features)), drawn from rng in that order.
+// That is the distribution of PyTorch's default (kaiming_uniform with a = sqrt(5)), though not its
+// values. float32 values are the float64 ones, rounded.
 // Throws Error{Usage} for a size of 0.
 class Linear final : public ModuleOf<Linear>, public ActivatedLayer {
  public:
@@ -65,7 +66,7 @@ class Linear final : public ModuleOf<Linear>, public ActivatedLayer {
   Bias bias_;
 };
 
-// Activations as modules: element by element, any shape. In a Sequential one that follows an
+// Activations as modules: element by element, for any shape. In a Sequential, one that follows an
 // ActivatedLayer is part of that layer's operation.
 class ActivationModule {
  public:
@@ -119,7 +120,7 @@ struct BatchNormOptions {
   double momentum = 0.1;  // weight of the batch in the running statistics
   enum class Affine { no, yes } affine = Affine::yes;
   DType dtype = DType::float32;
-  std::optional<Device> device = {};  // none: default_device()
+  std::optional<Device> device = {};  // nullopt: default_device()
 };
 
 // The base of the batch norms of rows and of images (image_layers.h).
@@ -129,7 +130,7 @@ class BatchNorm : public Module {
   std::string extra_text() const override;
 
   // From now on a batch is the rows of all replicas (parallel/sync_batch_norm.h); with nullptr it
-  // is this one's again.
+  // is this one's own rows again.
   void share_statistics(std::shared_ptr<ReplicaSums> replicas) { replicas_ = std::move(replicas); }
   bool shares_statistics() const { return replicas_ != nullptr; }
 
@@ -144,9 +145,9 @@ class BatchNorm : public Module {
 };
 
 // Shapes:  x [batch, num_features] -> y, the same.
-// In training each feature is normalised by its mean and biased variance over the batch, which
-// enter the running statistics (the variance unbiased) with `momentum`; in evaluation the running
-// statistics are used. Then y = weight * x^ + bias, if affine.
+// In training each feature is normalised by its mean and biased variance over the batch, which are
+// added to the running statistics (the variance unbiased) with `momentum`; evaluation uses the
+// running statistics. Then y = weight * x^ + bias, if affine.
 // Parameters: "weight" (ones), "bias" (zeros). Buffers: "running_mean" (zeros), "running_var"
 // (ones), "num_batches_tracked" (int64 scalar).
 // Throws Error{Shape} in training for a batch of one row.
@@ -164,10 +165,10 @@ class BatchNorm1d final : public ModuleOf<BatchNorm1d, BatchNorm> {
 };
 
 // Dropout: in training zeroes each element with probability p and scales the others by 1/(1-p).
-// The mask depends on (seed, training step, layer, global row) alone, so any sharding of a batch
-// over replicas or ranks draws the same one, and every step another. Optimizer, DataLoader and the
-// parallel wrappers keep count of step and row (core/thread_context.h); `layer` is a number that no
-// other Dropout of the model has. In evaluation the input is passed on.
+// The mask depends only on (seed, training step, layer, global row), so any sharding of a batch
+// over replicas or ranks draws the same one, and every step draws another. Optimizer, DataLoader
+// and the parallel wrappers keep count of step and row (core/thread_context.h); `layer` is a number
+// that no other Dropout of the model has. Evaluation passes the input on.
 // Throws Error{Usage} unless p is in [0, 1].
 class Dropout final : public ModuleOf<Dropout> {
  public:
@@ -185,9 +186,10 @@ class Dropout final : public ModuleOf<Dropout> {
 };
 
 // [batch, a, b, ...] -> [batch, a * b * ...]: shares memory, copies nothing. Images [batch, height,
-// width, channels] are copied to PyTorch's order, channel by channel, where all is joined.
+// width, channels] are copied to PyTorch's order, channel by channel, if all their dimensions are
+// joined.
 // Joins dimensions start_dim to end_dim (both included; negative ones count from the end).
-// Throws Error{Shape} in forward when the input lacks them.
+// Throws Error{Shape} in forward if the input lacks them.
 class Flatten final : public ModuleOf<Flatten> {
  public:
   explicit Flatten(int start_dim = 1, int end_dim = -1)
@@ -206,11 +208,11 @@ class Flatten final : public ModuleOf<Flatten> {
 using NamedModule = std::pair<std::string, std::shared_ptr<Module>>;
 
 // The output of each module is the input of the next. An ActivatedLayer and the activation after it
-// run as one operation (and one node in the graph). Results are the same as without.
+// run as one operation (and one node in the graph), with the same results.
 Variable run_in_turn(std::span<const NamedModule> modules, const Variable& x);
 
-// Modules one after another. Children are named "0", "1", "2", ..., or as PyTorch's OrderedDict
-// would.
+// Modules one after another. Children are named "0", "1", "2", ..., or have names of their own, as
+// in PyTorch's OrderedDict.
 class Sequential final : public ModuleOf<Sequential> {
  public:
   explicit Sequential(std::vector<std::shared_ptr<Module>> modules);

@@ -16,7 +16,7 @@ std::size_t count_correct(const Tensor& logits, const Tensor& labels) {
 
 namespace {
 
-// Puts a model into evaluation mode, and its modules back into theirs.
+// Puts a model into evaluation mode; its destructor restores each module's own mode.
 class EvaluationScope {
  public:
   explicit EvaluationScope(Module& model) : model_(model) {
@@ -31,7 +31,7 @@ class EvaluationScope {
   EvaluationScope& operator=(const EvaluationScope&) = delete;
 
  private:
-  // Parents first, since train() and eval() hold for a module's children too.
+  // Visits parents first, because train() and eval() also set a module's children.
   template <typename Visit>
   static void visit(Module& module, const Visit& each) {
     each(module);

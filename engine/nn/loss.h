@@ -1,4 +1,4 @@
-// Losses as objects, as PyTorch writes them: CrossEntropyLoss criterion; criterion(logits, labels).
+// Losses as objects, as in PyTorch: CrossEntropyLoss criterion; criterion(logits, labels).
 #pragma once
 
 #include "engine/autograd/ops/ops.h"
@@ -31,7 +31,7 @@ class MSELoss {
   Reduction reduction_;
 };
 
-// How well a classifier does: (logits.argmax(1) == labels).sum() in PyTorch.
+// How good a classifier is: (logits.argmax(1) == labels).sum() in PyTorch.
 
 // The number of rows whose largest logit is that of their label; waits for the device.
 // Shapes:  logits [batch, classes], labels int64 [batch].
@@ -39,7 +39,7 @@ class MSELoss {
 std::size_t count_correct(const Tensor& logits, const Tensor& labels);
 
 // The fraction of rows that a model classifies correctly, in evaluation mode and without gradients.
-// The rows are copied to the model's device; the model stays in the mode that it is in.
+// The rows are copied to the model's device; afterwards the model has its old mode.
 // Shapes:  x [rows, ...], labels int64 [rows].
 // Throws:  as count_correct and the model do.
 double accuracy(Module& model, const Tensor& x, const Tensor& labels);

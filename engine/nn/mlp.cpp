@@ -11,7 +11,7 @@
 namespace lockstep::nn {
 namespace {
 
-// hint: of the word that was perhaps meant.
+// hint: about the word that was perhaps meant.
 [[noreturn]] void fail_parse(std::string_view text, std::string_view why,
                              std::string_view hint = "") {
   fail(ErrorCode::Usage, "model",

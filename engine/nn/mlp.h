@@ -20,7 +20,7 @@ struct MlpSpec {
 MlpSpec parse_mlp(std::string_view text);
 
 // Linear, activation, Linear, ...: the layers are named "0", "2", "4", ... as in PyTorch. Initial
-// weights are drawn layer by layer from Rng(seed), the same ones on every device.
+// weights are drawn layer by layer from Rng(seed), and are the same on every device.
 std::shared_ptr<Sequential> make_mlp(const MlpSpec& spec, std::uint64_t seed,
                                      DType dtype = DType::float32,
                                      Device device = default_device());

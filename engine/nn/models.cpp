@@ -22,7 +22,7 @@ constexpr std::size_t kLargestNumber = 1 << 20;  // of channels, neurons or pixe
   fail(ErrorCode::Usage, "model", "'{}': {}; allowed is {}{}", text, why, kAllowed, hint);
 }
 
-// 0 for anything else than a number from 1 on.
+// 0 for anything but a number from 1 on.
 std::size_t parse_number(std::string_view word) {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
@@ -131,7 +131,7 @@ ModelSpec parse_model(std::string_view text) {
 
 namespace {
 
-// Makes the layers of a net one by one, and knows what comes out of the last.
+// Makes the layers of a net one by one, and keeps track of the shape after the last one.
 class NetBuilder {
  public:
   NetBuilder(const Shape& row, std::uint64_t seed, DType dtype, Device device)
@@ -180,9 +180,9 @@ class NetBuilder {
     return std::make_shared<GlobalAvgPool>();
   }
 
-  // Two convolutions and a way around them.
+  // Two convolutions, and a shortcut around them.
   std::shared_ptr<Module> residual(std::size_t channels, std::size_t stride) {
-    NetBuilder around = *this;  // the same images; its layer's weights are drawn last
+    NetBuilder around = *this;  // the same images; its weights are drawn last
     std::vector<NamedModule> body;
     const bool changes = stride != 1 || channels != channels_;
     body.emplace_back("conv1", convolution(channels, 3, {stride, 1}, Bias::no));

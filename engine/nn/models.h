@@ -1,15 +1,15 @@
-// The models that a word names: perceptrons, convolutional nets for images, and GPTs for text.
+// Models from a word: perceptrons, convolutional nets for images, and GPTs for text.
 //
 //   mlp:784-256-10[:relu|gelu|tanh]    a perceptron (mlp.h), for rows
 //   lenet                              two convolutions, average pools, 128 neurons
 //   lenet5                             LeCun's of 1998
 //   resnet18[:WIDTH]                   WIDTH (64) channels in its first stage
-//   cnn:32c3-32c3-p2-64c3-p2-128-10    one's own, layer by layer
+//   cnn:32c3-32c3-p2-64c3-p2-128-10    a net of your own, layer by layer
 //   gpt:4-4-128-64                     layers, heads, channels, context (gpt.h)
 //   gpt2, gpt2-medium                  gpt:12-12-768-1024, gpt:24-16-1024-1024
 //
-// A model is made for the data's rows: the channels of its first convolution, the inputs of its
-// first linear layer, and the vocabulary follow from the data.
+// A model is made for the data's rows, which determine the channels of its first convolution, the
+// inputs of its first linear layer, and the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct ModelData {
 // A layer of cnn:...
 struct CnnLayer {
   enum class Kind { convolution, max_pool, average_pool, linear } kind = Kind::linear;
-  std::size_t size = 0;    // channels or neurons that come out; of a pool, its kernel
+  std::size_t size = 0;    // output channels or neurons; of a pool, its kernel
   std::size_t kernel = 0;  // of a convolution
 };
 
@@ -44,7 +44,7 @@ struct ModelSpec {
   MlpSpec mlp;                   // mlp only
   std::size_t width = 64;        // resnet18 only
   std::vector<CnnLayer> layers;  // cnn only; the last is linear
-  GptOptions gpt;                // gpt only, but for the vocabulary
+  GptOptions gpt;                // gpt only; without the vocabulary
 
   bool takes_text() const { return kind == Kind::gpt; }
   bool takes_images() const { return kind != Kind::mlp && kind != Kind::gpt; }
@@ -57,16 +57,17 @@ struct ModelSpec {
 // Throws Error{Usage} that says what is allowed.
 ModelSpec parse_model(std::string_view text);
 
-// How many parameters such a model has, to one part in a hundred, before any is made.
+// The number of parameters of such a model, to one part in a hundred, without making it.
 // Throws Error{Shape} for a window that is larger than its padded images.
 double count_parameters(const ModelSpec& spec, const ModelData& data);
 
 // Throws Error{Usage} that says what fits, unless such a model can be made for the data: rows of
-// the perceptron's size, images that no window is larger than, outputs for all classes, text for a
-// GPT. name: of the data, in errors.
+// the perceptron's size, images at least as large as every window, outputs for all classes, text
+// for a GPT. name: the data's name in errors.
 void require_model_fits(std::string_view text, const ModelData& data, std::string_view name);
 
-// Initial weights are drawn layer by layer from Rng(seed), the same ones on every device.
+// Makes the model. Initial weights are drawn layer by layer from Rng(seed), the same on every
+// device.
 //   lenet:    that of "Dive into Deep Learning" on several GPUs: conv 20 of 3x3, ReLU, average pool
 //             2, conv 50 of 5x5, ReLU, average pool 2, 128, ReLU, classes. Smaller images get
 //             margins of zeros, up to 28 x 28.
@@ -74,7 +75,7 @@ void require_model_fits(std::string_view text, const ModelData& data, std::strin
 //             classes; images get margins up to 32 x 32.
 //   resnet18: as torchvision's, whose names it has, with a first convolution of 3x3, stride 1, and
 //             no pool after it, for images of about 32 x 32.
-// Layers are named "0", "1", ... but for those of resnet18 and GPTs.
+// Layers are named "0", "1", ..., except those of resnet18 and GPTs.
 // REQUIRES: require_model_fits.
 std::shared_ptr<Module> make_model(const ModelSpec& spec, const ModelData& data, std::uint64_t seed,
                                    DType dtype = DType::float32, Device device = default_device());

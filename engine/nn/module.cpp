@@ -19,7 +19,7 @@ std::string joined(std::string_view prefix, std::string_view name) {
   return prefix.empty() ? std::string(name) : fmt::format("{}.{}", prefix, name);
 }
 
-// True if a variable's entry is the first with this identity, which is then remembered.
+// True if this is the first entry of the variable, which is then remembered.
 bool is_first(std::vector<const void*>& seen, const Variable& variable) {
   if (std::find(seen.begin(), seen.end(), variable.identity()) != seen.end()) return false;
   seen.push_back(variable.identity());
@@ -149,7 +149,7 @@ void Module::tell_batch(const Variable& x) {
 
 namespace {
 
-// Puts converted tensors in the places of all of a module's.
+// Replaces all tensors of a module by converted ones.
 template <typename Convert>
 void replace_tensors(Module& module, const Convert& convert) {
   for (Variable& parameter : module.parameters()) {
@@ -219,7 +219,7 @@ std::size_t Module::register_child(std::string name, Module& member) {
   return members_.back().child;
 }
 
-// Points at the member without owning it.
+// Points at the member, without ownership.
 std::shared_ptr<Module> Module::member_at(std::ptrdiff_t offset) {
   auto* member = reinterpret_cast<Module*>(reinterpret_cast<std::byte*>(this) + offset);
   return {std::shared_ptr<Module>(), member};

@@ -1,10 +1,10 @@
 // Module: a piece of a model that owns parameters, buffers and other modules.
 //
-// All three are held by position in lists, so a copy of a module is a module of its own, in which
-// parameters can be replaced one by one: that is how replicate() makes a replica whose parameters
-// live on another device and remember where they were copied from.
+// It holds all three by position in lists, so a copy of a module is a separate module, in which
+// parameters can be replaced one by one. That is how replicate() makes a replica whose parameters
+// live on another device and remember their originals.
 //
-// A module of one's own has its layers as members, and registers them:
+// A module of your own has its layers as members, and registers them:
 //
 //   class Model final : public nn::ModuleOf<Model> {
 //    public:
@@ -30,8 +30,8 @@
 
 namespace lockstep::nn {
 
-// Lives while the calling thread is inside a module. What the outermost one is given is the batch,
-// for an observer.
+// Lives while the calling thread is inside a module. The input of the outermost module is the
+// batch, for an observer.
 class ForwardScope {
  public:
   ForwardScope() { ++depth_; }
@@ -71,17 +71,17 @@ class Module {
   }
 
   // --- parameters: trained by an optimizer ---
-  // Depth first, in the order of registration. One that is registered twice (shared by two layers)
-  // is listed once, under its first name.
+  // Depth first, in the order of registration. A parameter that is registered twice (shared by two
+  // layers) is listed once, under its first name.
   std::vector<Variable> parameters() const;
   // Names are joined by dots: "0.weight"; with a prefix "module", "module.0.weight".
   std::vector<NamedParameter> named_parameters(std::string_view prefix = {}) const;
   std::size_t num_parameters() const;  // elements of all of them, without padding
 
-  // Puts other variables in the place of the parameters, in the order of parameters(). They may be
-  // results of operations; then gradients flow through them.
-  // Throws Error{Usage} unless there are as many, Error{State} if one is undefined; so do the
-  // buffers' below.
+  // Replaces the parameters by other variables, in the order of parameters(). They may be results
+  // of operations; then gradients flow through them.
+  // Throws Error{Usage} unless there are as many, Error{State} if one is undefined; set_buffers()
+  // does the same.
   void set_parameters(const std::vector<Variable>& values);
 
   // Forgets all gradients.
@@ -97,25 +97,25 @@ class Module {
     return children_;
   }
   const std::vector<NamedParameter>& own_parameters() const { return parameters_; }
-  // The value of an own parameter without its padding, in the same memory: what state dicts hold.
+  // The value of an own parameter without its padding, in the same memory; state dicts hold this.
   Tensor unpadded(std::size_t parameter) const;
   const std::vector<NamedBuffer>& own_buffers() const { return buffers_; }
 
-  // --- training or evaluation: what Dropout and BatchNorm do ---
+  // --- training or evaluation, which Dropout and BatchNorm distinguish ---
   void train() { set_mode(Mode::train); }
   void eval() { set_mode(Mode::eval); }
   bool is_training() const { return mode_ == Mode::train; }
 
   // --- place and type ---
-  // Both replace the tensors inside the same variables, gradients included, so handles held
-  // elsewhere (by an optimizer) stay valid. A dtype applies to floating tensors only.
+  // Both replace the tensors inside the same variables, gradients included, so that handles held
+  // elsewhere (by an optimizer) stay valid. A dtype applies only to floating tensors.
   // Throws Error{DType} for a dtype that is not floating.
   void to(Device device);
   void to(DType dtype);
 
   // --- copies ---
-  // A module of its own that shares all parameters and buffers with this one until they are
-  // replaced. Other members are copied.
+  // A separate module that shares all parameters and buffers with this one until they are replaced.
+  // Other members are copied.
   virtual std::shared_ptr<Module> shallow_copy() const = 0;
   // Bytes of the whole object, members of the derived class included.
   virtual std::size_t object_bytes() const { return sizeof(Module); }
@@ -130,15 +130,16 @@ class Module {
   Module(const Module& other);
   Module& operator=(const Module&) = delete;
 
-  // Each returns the position, which names the entry in own_parameters() and so on.
-  // Throws Error{Usage} for a name that is taken, empty, or has a dot, Error{State} for an
+  // Each returns the position of the entry in own_parameters() and so on.
+  // Throws Error{Usage} for a name that is taken, empty, or contains a dot, Error{State} for an
   // undefined tensor.
-  // padding: rows at the parameter's end that exist in memory only, for the sake of fast products.
+  // padding: rows at the parameter's end that exist only in memory, where they make products
+  // faster.
   std::size_t register_parameter(std::string name, Tensor value, std::size_t padding = 0);
   std::size_t register_buffer(std::string name, Tensor value);
   std::size_t register_child(std::string name, std::shared_ptr<Module> child);
   // The same for a layer that is a member of this module. A copy registers its own member.
-  // Throws Error{Usage} besides unless it is one.
+  // Also throws Error{Usage} if the layer is not a member.
   std::size_t register_child(std::string name, Module& member);
 
   void copy_children();  // for shallow_copy(): each child becomes a shallow copy of itself
@@ -154,7 +155,7 @@ class Module {
   std::shared_ptr<Module> member_at(std::ptrdiff_t offset);
   void set_mode(Mode mode);
   void require_free_name(const std::string& name) const;
-  // Calls visit(prefix, module) for this module and all below, depth first.
+  // Calls visit(prefix, module) for this module and all modules below it, depth first.
   template <typename Self, typename Visit>
   static void walk(Self& self, const std::string& prefix, const Visit& visit);
 
@@ -162,7 +163,7 @@ class Module {
   std::vector<std::size_t> paddings_;  // by parameter, in rows
   std::vector<NamedBuffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
-  std::vector<Member> members_;  // the children that are not owned
+  std::vector<Member> members_;  // the children that this module does not own
   Mode mode_ = Mode::train;
   Around around_;
 };
@@ -170,8 +171,8 @@ class Module {
 // "Model" for a class lockstep::Model.
 std::string class_name(const std::type_info& type);
 
-// Base of every concrete module: class Linear : public ModuleOf<Linear>. What several of them share
-// stands in a Base between the two.
+// Base of every concrete module: class Linear : public ModuleOf<Linear>. Code that several of them
+// share can stand in a Base between the two.
 template <typename Derived, typename Base = Module>
 class ModuleOf : public Base {
  public:

@@ -1,6 +1,6 @@
 // The layers of sequences [batch, length, channels]: Embedding, LayerNorm and CausalSelfAttention.
 //
-// Their names, defaults and printed forms are PyTorch's, but for attention, which is GPT-2's.
+// Their names, defaults and printed forms are PyTorch's, except attention's, which are GPT-2's.
 #pragma once
 
 #include "engine/autograd/ops/sequences.h"
@@ -11,15 +11,15 @@ namespace lockstep::nn {
 // The dtype and device of a layer's parameters.
 struct Placement {
   DType dtype = DType::float32;
-  std::optional<Device> device = {};  // none: default_device()
+  std::optional<Device> device = {};  // nullopt: default_device()
 };
 
-// Options of a Linear whose weights start normal with that standard deviation.
+// Options of a Linear whose weights start normal with this standard deviation.
 LinearOptions starting_with(double deviation, const Placement& placement);
 
 // Tokens int64 [batch, length] -> their rows of the table [batch, length, channels].
 // Parameter: "weight" [num_rows, channels], which starts normal with the standard deviation; in
-// memory with `padding` rows of zeros behind it.
+// memory `padding` rows of zeros follow it.
 // Throws Error{Usage} for a size of 0; in forward as embedding().
 class Embedding final : public ModuleOf<Embedding> {
  public:
@@ -55,16 +55,16 @@ class LayerNorm final : public ModuleOf<LayerNorm> {
   double epsilon_;
 };
 
-// A layer over the last dimension of x [batch, length, in]: the layer of its rows.
+// Applies a layer to the last dimension of x [batch, length, in], row by row.
 Variable over_rows(const Linear& layer, const Variable& x,
                    Activation activation = Activation::none);
 
-// y = c_proj(attention(c_attn(x))): GPT-2's, with one layer for queries, keys and values.
+// y = c_proj(attention(c_attn(x))) as in GPT-2, with one layer for queries, keys and values.
 // Children: "c_attn" [3 * channels, channels], "c_proj" [channels, channels].
 // Throws Error{Usage} unless heads divide channels.
 class CausalSelfAttention final : public ModuleOf<CausalSelfAttention> {
  public:
-  // residual_deviation: of c_proj's weights at the start.
+  // residual_deviation: the initial standard deviation of c_proj's weights.
   CausalSelfAttention(std::size_t channels, std::size_t heads, Rng& rng, double deviation,
                       double residual_deviation, const Placement& placement = {});
 

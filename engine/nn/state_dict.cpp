@@ -53,8 +53,8 @@ bool is_conv1d(std::string_view name, const Shape& shape) {
           name.ends_with(".c_fc.weight"));
 }
 
-// The sizes of a weight that is stored in the other order: that of a convolution, or of a GPT-2's
-// linear layer. Of anything else the same.
+// The sizes of a weight in the other order, if it has one: the weights of convolutions and of
+// GPT-2's linear layers do. Other sizes are returned as they are.
 Shape reordered(std::string_view name, const Shape& shape, Order order) {
   if (is_conv1d(name, shape)) return {shape[1], shape[0]};
   if (shape.num_dims() != 4) return shape;
@@ -70,7 +70,7 @@ Tensor reordered(std::string_view name, const Tensor& tensor, Order order) {
   const Tensor result = Tensor::empty(shape, tensor.dtype(), tensor.device());
   const Shape& memory = order == Order::as_in_files ? tensor.shape() : result.shape();
   const std::size_t size = size_of(tensor.dtype());
-  // A matrix is one image of which the rows are pixels.
+  // A matrix is treated as one image whose rows are pixels.
   const std::size_t outs = is_matrix ? 1 : memory[0];
   const std::size_t pixels = is_matrix ? memory[0] : memory[1] * memory[2];
   const std::size_t ins = is_matrix ? memory[1] : memory[3];
@@ -95,8 +95,8 @@ std::string torch_size(const std::string& name, const Shape& shape) {
                      lockstep::to_string(reordered(name, shape, Order::as_in_files)));
 }
 
-// Advice for when one side was wrapped (in DataParallel or Ddp, by torch.compile, as a member) and
-// the other was not.
+// Advice if one side was wrapped (in DataParallel or Ddp, by torch.compile, as a member) and the
+// other was not.
 std::string prefix_advice(const StateDict& state, const Module& module, const LoadResult& result) {
   const std::string prefix = find_prefix(state, module);
   if (prefix == kWrapperPrefix) {
@@ -176,7 +176,7 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
   require(problems.empty(), code, "load_state_dict", "Error(s) in loading state_dict for {}:{}{}",
           module.type_name(), problems, prefix_advice(state, module, result));
 
-  // All conversions before the first copy: one that fails leaves the module as it was.
+  // All conversions come before the first copy, so that a failed one leaves the module unchanged.
   std::vector<Tensor> converted;
   for (const auto& [target, source] : copies) converted.push_back(source->to(target.dtype()));
   for (std::size_t i = 0; i < copies.size(); ++i) copies[i].first.copy_from(converted[i]);

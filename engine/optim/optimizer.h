@@ -1,5 +1,5 @@
-// Optimizers change parameters by their gradients, all of a device with one weight decay in one
-// kernel call: SGD and AdamW, and what they share.
+// Optimizers change parameters by their gradients, with one kernel call for all parameters of a
+// device that have the same weight decay: SGD and AdamW, and their common base.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ std::vector<ParameterGroup> decay_groups(const std::vector<Variable>& parameters
                                          double weight_decay);
 
 // Parameters without a gradient are skipped and keep their state, as in PyTorch. State follows a
-// parameter that moves to another device or dtype. The learning rate and the number of steps live
-// in the devices' memory, where a captured graph finds them.
+// parameter to another device or dtype. The learning rate and the number of steps live in the
+// devices' memory, where a captured graph finds them.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -36,19 +36,19 @@ class Optimizer {
   void zero_grad();
 
   double learning_rate() const { return learning_rate_; }
-  // Takes effect with the next step(). Throws Error{Usage} if negative or not a number.
+  // Applies from the next step(). Throws Error{Usage} if negative or not a number.
   void set_learning_rate(double learning_rate);
 
-  // For a step() that was captured in a graph. Before the graph is launched: writes a learning rate
-  // that changed into the devices' memory. After it: counts the step that the graph made, which
-  // was not called here.
+  // For a step() that was captured in a graph. write_learning_rate() comes before a launch, and
+  // writes a changed learning rate into the devices' memory; count_replayed_step() comes after it,
+  // and counts the step that the graph made.
   void write_learning_rate();
   void count_replayed_step();
 
-  // Group after group.
+  // Sorted by group.
   const std::vector<Variable>& parameters() const { return parameters_; }
 
-  // A parameter's state: the steps that it has seen, and SGD's momentum or AdamW's two moments, in
+  // A parameter's state: the number of its steps, and SGD's momentum or AdamW's two moments, in
   // this order; no tensors before its first step.
   struct State {
     std::uint64_t num_steps = 0;
@@ -56,27 +56,28 @@ class Optimizer {
   };
   // The optimizer's own tensors, not copies.
   State state(std::size_t index) const;
-  // Goes on from a copy of such a state. Throws Error{Shape} unless the tensors are as many as the
-  // optimizer keeps, or none, each as large as the parameter.
+  // Continues from a copy of such a state. Throws Error{Shape} unless there are as many tensors as
+  // the optimizer keeps, or none, each as large as the parameter.
   void load_state(std::size_t index, const State& state);
 
  protected:
   static constexpr std::size_t kMaxState = 2;
 
-  // num_states: tensors that each parameter has beside it, zeros at first. name is used in errors
-  // and traces and must be a literal. Throws Error{Usage} if there are no parameters, one stands
-  // twice or does not require a gradient, or a weight decay or the learning rate is negative.
+  // num_states: how many tensors each parameter has as its state, zeros at first. name appears in
+  // errors and traces and must be a literal. Throws Error{Usage} if there are no parameters, one
+  // appears twice or does not require a gradient, or a weight decay or the learning rate is
+  // negative.
   Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double learning_rate,
             std::size_t num_states);
 
-  // One kernel call, which counts the step in scalars, too. All updates are of one device, one
-  // dtype and one weight_decay and have seen equally many steps.
+  // One kernel call, which also counts the step in scalars. All updates have one device, one dtype,
+  // one weight_decay and the same number of steps before.
   using Updates = std::vector<kernels::OptimizerParameter>;
   virtual void update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
                       const kernels::StepScalars& scalars, double weight_decay) = 0;
 
  private:
-  // Parameters that share device, dtype, weight decay and number of steps seen: normally all of a
+  // Parameters that share device, dtype, weight decay and number of steps: normally all of a
   // device, or of a ParameterGroup.
   struct Group {
     Device device;
@@ -85,7 +86,7 @@ class Optimizer {
     std::uint64_t num_steps = 0;
     Tensor step;                       // int64 [1]; update() adds 1 to it
     Tensor learning_rate;              // float64 [1]
-    double rate_on_device = 0;         // what learning_rate holds
+    double rate_on_device = 0;         // the value in learning_rate
     std::vector<std::size_t> members;  // those with a gradient in the latest step()
     Updates updates;                   // theirs
   };
@@ -152,7 +153,7 @@ struct AdamWOptions {
 class AdamW final : public Optimizer {
  public:
   explicit AdamW(std::vector<Variable> parameters, const AdamWOptions& options = {});
-  // With the groups' weight_decay in place of the options'.
+  // The groups' weight_decay replaces that of the options.
   explicit AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& options = {});
 
  private:

@@ -23,9 +23,9 @@ struct Schedule {
   enum class Kind { constant, step, cosine } kind = Kind::constant;
   std::size_t warmup_steps = 0;
   std::size_t step_size = 1;  // step: steps between two reductions
-  double gamma = 0.1;         // step: what each multiplies the rate by
+  double gamma = 0.1;         // step: factor of each reduction
   std::size_t num_steps = 1;  // cosine: of the whole run, warm-up included
-  double last = 0;            // cosine: the last rate, as a part of the first
+  double last = 0;            // cosine: the last rate as a part of the first
 
   // The rate of a step, counted from 0.
   double learning_rate(double base, std::size_t step) const;

@@ -29,7 +29,7 @@ class CommunicatorSums final : public ReplicaSums {
   comm::Communicator& communicator_;
 };
 
-// Returns how many batch norms there are.
+// Returns the number of batch norms.
 std::size_t share(nn::Module& module, const std::shared_ptr<ReplicaSums>& replicas) {
   std::size_t count = 0;
   if (auto* norm = dynamic_cast<nn::BatchNorm*>(&module)) {

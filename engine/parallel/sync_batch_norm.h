@@ -1,4 +1,4 @@
-// Batch norm over the rows of all replicas, so that training on several devices does what one does.
+// Batch norm over the rows of all replicas, so that training on several devices equals that on one.
 //
 // Without it each replica normalises by the statistics of its own rows, as PyTorch does too. With
 // it a layer all-gathers each feature's mean, sum of squared deviations and number of rows in the
@@ -20,20 +20,20 @@
 
 namespace lockstep::parallel {
 
-// The rows that a batch norm's statistics are taken over in training.
+// The rows from which a batch norm takes its statistics in training.
 enum class BatchNormRows { own, all };
 
-// Lets the batch norms of a module share their statistics with those of the other ranks, which do
-// the same to theirs. Returns how many there are.
+// Lets the batch norms of a module share their statistics with those of the other ranks, which must
+// do the same. Returns the number of batch norms.
 // REQUIRES: the communicator outlives the module's use. Its calls are made in program order with
-// the others of the rank, so all ranks run the same layers.
+// the rank's other calls, so all ranks must run the same layers.
 std::size_t sync_batch_norm(nn::Module& module, comm::Communicator& communicator);
 
 // The same for the replicas of one forward pass in one process: replica i gets groups[i].
-// Throws Error{State} where one thread issues the work of all devices: it cannot wait for itself.
+// Throws Error{State} if one thread issues the work of all devices: it cannot wait for itself.
 void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
                      const std::vector<std::shared_ptr<ReplicaSums>>& groups);
-// Groups for that many replicas, which meet as threads.
+// Groups for so many replicas, which meet as threads.
 std::vector<std::shared_ptr<ReplicaSums>> make_replica_sums(std::size_t num_replicas);
 
 }  // namespace lockstep::parallel

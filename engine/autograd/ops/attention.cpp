@@ -1,4 +1,4 @@
-// Causal self-attention, in blocks and as its formula.
+// Causal self-attention, in blocks and by its formula.
 #include <cmath>
 
 #include "engine/autograd/node.h"

@@ -28,7 +28,7 @@ Windows windows_over(std::string_view operation, const Shape& images, std::size_
 
 namespace {
 
-// Row r of the patches has copies of x's elements: each one's gradient is the sum of theirs.
+// Row r of the patches has copies of x's elements, so each element's gradient is the sum of theirs.
 class PatchesNode final : public Node {
  public:
   explicit PatchesNode(const Windows& windows) : windows_(windows) {}
@@ -44,7 +44,7 @@ class PatchesNode final : public Node {
   Windows windows_;
 };
 
-// Undefined where the device's convolutions need none.
+// Undefined if the device's convolutions need none.
 Tensor scratch_for(const Windows& windows, const Tensor& like) {
   const std::size_t num_elements = like.backend().conv_scratch(windows);
   return num_elements == 0 ? Tensor() : Tensor::empty({num_elements}, like.dtype(), like.device());
@@ -89,7 +89,7 @@ class Conv2dNode final : public Node {
   SavedTensor x_;
   SavedTensor weight_;
   Activation activation_;
-  SavedTensor activated_;  // z where needs_preactivation(activation_), else y; none: undefined
+  SavedTensor activated_;  // z if needs_preactivation(), else y; may be undefined
 };
 
 void check_weight(const Shape& x, const Tensor& weight, const Tensor& bias) {

@@ -1,4 +1,4 @@
-// Operations that treat elements alike, and sums over all of them.
+// Operations that treat all elements alike, and sums over all of them.
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
@@ -136,7 +136,7 @@ class ActivationNode final : public Node {
 
 Tensor gradient_before(Activation activation, const Tensor& saved, const Tensor& grad_y) {
   if (activation == Activation::none) return grad_y;
-  const bool is_ours = grad_y.storage().use_count() == 1;  // then it is overwritten
+  const bool is_ours = grad_y.storage().use_count() == 1;  // then it may be overwritten
   Tensor grad_z = is_ours ? grad_y : Tensor::empty_like(grad_y);
   grad_z.backend().activation_backward(grad_z.stream(), activation, saved.view(), grad_y.view(),
                                        grad_z.view());
@@ -168,7 +168,7 @@ Variable gelu(const Variable& x, Activation form) {
 
 namespace {
 
-// y = x * mask / (1 - p); the mask is a function of numbers, so backward draws it again instead of
+// y = x * mask / (1 - p). The mask is a function of numbers, so backward draws it again instead of
 // keeping it.
 class DropoutNode final : public Node {
  public:
@@ -192,7 +192,7 @@ Variable dropout(const Variable& x, double probability, std::uint64_t seed, std:
           "dropout probability has to be between 0 and 1, but got {}", probability);
   const ThreadContext& context = thread_context();
   kernels::DropoutMask mask{probability, seed, context.step, layer, context.first_row};
-  // A graph draws by the step of each launch.
+  // A graph draws with the step number of each launch.
   if (const std::int64_t* step = runtime::captured_step_number(x.device())) {
     mask.step_on_device = {step, DType::int64, 1};
   }
@@ -210,7 +210,7 @@ class SumNode final : public Node {
   Gradients backward(const Gradients& grad_outputs) override {
     const Tensor& grad_y = grad_outputs[0];
     Tensor grad_x = gradient_buffer(0);
-    // A column whose rows are all the one element.
+    // A matrix with one column, whose rows are all the same element.
     ConstMatrixView repeated = matrix_view(grad_y.raw(), grad_y.dtype(), grad_x.num_elements(), 1);
     repeated.leading_dimension = 0;
     grad_x.backend().copy_matrix(

@@ -7,14 +7,14 @@
 namespace lockstep {
 namespace {
 
-// The first `count` rows of a gradient; the others are of nothing that was used, and become zero.
+// The first `count` rows of a gradient; no value used the others, and they become zero.
 MatrixView used_rows(const Tensor& grad, std::size_t count) {
   if (!grad.defined()) return {};
   if (count < grad.size(0)) grad.rows(count, grad.size(0)).fill(0);
   return grad.rows(0, count).matrix();
 }
 
-// Each row of the table gets the gradients of all places that have it.
+// Each row of the table gets the gradients of all places that use it.
 class EmbeddingNode final : public Node {
  public:
   EmbeddingNode(Tensor tokens, std::size_t num_rows)

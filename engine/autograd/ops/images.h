@@ -2,8 +2,8 @@
 //
 // A convolution is a linear layer over patches: conv2d(x, W, b) has the values of
 //   linear(patches(x, KH, KW), W as [out, KH * KW * channels], b)
-// reshaped to images again. All operations here throw Error{Shape} for inputs that are no images, a
-// window larger than the padded image, and a stride of 0.
+// reshaped to images again. All operations here throw Error{Shape} for inputs that are not images,
+// a window larger than the padded image, and a stride of 0.
 #pragma once
 
 #include "engine/autograd/ops/ops.h"
@@ -41,7 +41,7 @@ Variable global_avg_pool(const Variable& x);
 // [batch, height, width, channels] -> [batch, channels * height * width].
 Variable flatten_images(const Variable& x);
 
-// The windows of an operation over images of that shape, checked; with `operation` in errors.
+// The checked windows of an operation over images of that shape; errors have the tag `operation`.
 kernels::Windows windows_over(std::string_view operation, const Shape& images,
                               std::size_t kernel_height, std::size_t kernel_width,
                               const WindowOptions& options);

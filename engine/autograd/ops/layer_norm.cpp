@@ -21,7 +21,7 @@ class LayerNormNode final : public Node {
   Gradients backward(const Gradients& grad_outputs) override {
     Gradients grads = gradient_buffers();
     const Tensor& x = unpack(x_);
-    // The gradients of weight and bias do not depend on what the weight was.
+    // The gradients of weight and bias do not depend on the weight's values.
     const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
     x.backend().layer_norm_backward(
         x.stream(), {.x = rows_of(x),

@@ -25,7 +25,7 @@ class LinearNode final : public Node {
   Gradients backward(const Gradients& grad_outputs) override {
     const Tensor grad_z = gradient_before(activation_, unpack(activated_), grad_outputs[0]);
     Gradients grads = gradient_buffers();
-    // Only values that enter a wanted gradient must be unchanged: a first layer's weight may
+    // Only values that enter a wanted gradient must be unchanged: the weight of a first layer may
     // change.
     const Tensor& x = grads[1].defined() ? unpack(x_) : x_.unchecked();
     const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
@@ -41,7 +41,7 @@ class LinearNode final : public Node {
   SavedTensor x_;
   SavedTensor weight_;
   Activation activation_;
-  SavedTensor activated_;  // z where needs_preactivation(activation_), else y; none: undefined
+  SavedTensor activated_;  // z if needs_preactivation(), else y; may be undefined
 };
 
 }  // namespace
@@ -86,7 +86,7 @@ Transpose flipped(Transpose transpose) {
 }
 
 // c = op(a) * op(b). With A = op(a), B = op(b): grad_A = grad_c * B^T and grad_B = A^T * grad_c;
-// where an operand was transposed, so is its gradient: grad_a = B * grad_c^T.
+// the gradient of a transposed operand is transposed too: grad_a = B * grad_c^T.
 class MatmulNode final : public Node {
  public:
   MatmulNode(Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b)

@@ -1,4 +1,4 @@
-// Another shape, another device.
+// Moves to another shape or another device.
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/runtime/device_span.h"
@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// The result shares x's memory; so does its gradient.
+// The result shares x's memory, and so does its gradient.
 class ReshapeNode final : public Node {
  public:
   const char* name() const override { return "Reshape"; }
@@ -24,7 +24,7 @@ Variable reshape(const Variable& x, const Shape& shape) {
 
 namespace {
 
-// A copy to another device; the gradient takes the way back.
+// A copy to another device; the gradient is copied back.
 class ToDeviceNode final : public Node {
  public:
   const char* name() const override { return "ToDevice"; }

@@ -14,7 +14,7 @@ using Statistics = kernels::BatchNormForward::Statistics;
 //   grad_bias = sum grad_y;  grad_weight = sum grad_y * x^
 //   grad_x = weight * inverse_std * (grad_y - mean(grad_y) - x^ * mean(grad_y * x^))  in training;
 //   grad_x = weight * inverse_std * grad_y  in evaluation, where the statistics are constants.
-// Replicas that share their statistics take the means of the last but one over all of their rows.
+// Replicas that share their statistics take training's means over all their rows.
 class BatchNormNode final : public Node {
  public:
   BatchNormNode(Tensor x, Tensor weight, Tensor mean, Tensor inverse_std, Statistics statistics,
@@ -30,7 +30,7 @@ class BatchNormNode final : public Node {
     Gradients grads = gradient_buffers();
     kernels::BatchNormBackward call;
     const Tensor& x = unpack(x_);
-    // The gradients of weight and bias do not depend on what the weight was.
+    // The gradients of weight and bias do not depend on the weight's values.
     const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
     call.x = x.matrix();
     call.weight = view_or_none(weight);
@@ -63,7 +63,7 @@ class BatchNormNode final : public Node {
   std::shared_ptr<ReplicaSums> replicas_;
 };
 
-// The moments of all replicas. On the CPU, whose values can be looked at: of more than one row.
+// The moments of all replicas. On the CPU, where values can be checked, requires more than one row.
 Tensor gather_moments(const Tensor& input, ReplicaSums& replicas) {
   const std::size_t size = 2 * input.size(1) + 1;
   Tensor moments = Tensor::empty({size}, DType::float64, input.device());

@@ -25,9 +25,9 @@ Variable sigmoid(const Variable& x);
 // GELU: x * Phi(x) with erf (PyTorch's default), or its tanh approximation.
 Variable gelu(const Variable& x, Activation form = Activation::gelu_erf);
 
-// The gradient of z where y = activation(z), for nodes of layers that end with an activation.
-// saved: z where needs_preactivation(activation), else y. Takes grad_y's memory where no other
-// tensor shares it.
+// The gradient of z from that of y = activation(z), for nodes of layers that end with an
+// activation. saved: z if needs_preactivation(activation), else y. Reuses grad_y's memory if no
+// other tensor shares it.
 Tensor gradient_before(Activation activation, const Tensor& saved, const Tensor& grad_y);
 
 // --- reductions to a scalar (shape []) ---
@@ -51,8 +51,9 @@ Variable to(const Variable& x, Device device);
 // --- losses ---
 // logits [batch, classes], labels int64 [batch] -> scalar. The mean of no rows is NaN.
 // Throws Error{Shape} for a label outside the classes.
-// consume: the memory of the logits becomes that of their probabilities, then of their gradient; so
-// they exist once, and backward runs once. Nothing else may read them afterwards.
+// consume: the memory of the logits becomes that of their probabilities, then of their gradient. So
+// only one such matrix exists, and backward can run only once. Nothing else may read the logits
+// afterwards.
 enum class Logits { keep, consume };
 Variable cross_entropy(const Variable& logits, const Tensor& labels,
                        Reduction reduction = Reduction::mean, Logits use = Logits::keep);
@@ -61,12 +62,12 @@ Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction =
 
 // --- regularisation ---
 // Zeroes elements of x [batch, ...] with probability p and scales the others by 1/(1-p). The mask
-// is drawn by (seed, step, layer, global row): step and the global number of row 0 come from the
+// is drawn from (seed, step, layer, global row); step and the global number of row 0 come from the
 // calling thread's ThreadContext.
 Variable dropout(const Variable& x, double probability, std::uint64_t seed, std::uint32_t layer);
 
-// Brings what one replica knows together with what the others know. All of them call the same
-// methods in the same order. Tensors are float64 on the caller's device.
+// Combines one replica's values with those of the others. All of them call the same methods in the
+// same order. Tensors are float64 on the caller's device.
 class ReplicaSums {
  public:
   virtual ~ReplicaSums() = default;
@@ -75,8 +76,8 @@ class ReplicaSums {
 };
 
 // Normalises each feature of x [batch, features] over the batch, then weight * x + bias (both
-// [features], or both undefined). In training the batch's own statistics are used and enter the
-// running ones (when defined) with `momentum`; in evaluation the running ones are used.
+// [features], or both undefined). Training uses the batch's own statistics, and adds them to the
+// running ones (if defined) with `momentum`; evaluation uses the running ones.
 // With `replicas`, "the batch" is the rows of all of them, in forward and backward.
 // Source: PyTorch nn.BatchNorm1d, nn.SyncBatchNorm.
 struct BatchNormArguments {

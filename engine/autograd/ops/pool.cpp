@@ -14,8 +14,8 @@ const char* name_of(Pooling pooling) {
   return pooling == Pooling::maximum ? "MaxPool2d" : "AvgPool2d";
 }
 
-// Maximum: each window's gradient goes to the pixel that won. Average: to all of them alike,
-// divided by the window's size.
+// Maximum: each window's gradient goes to the pixel that won. Average: it goes to all of them
+// equally, divided by the window's size.
 class PoolNode final : public Node {
  public:
   PoolNode(const Windows& windows, Pooling pooling, Tensor winners)
@@ -57,7 +57,7 @@ Windows pool_windows(const char* operation, const Variable& x, std::size_t kerne
   return windows_over(operation, x.shape(), kernel, kernel, options);
 }
 
-// y = each image's [pixels, channels] matrix, transposed; so is the gradient's.
+// y = each image's [pixels, channels] matrix, transposed; its gradient is transposed back.
 class FlattenImagesNode final : public Node {
  public:
   const char* name() const override { return "FlattenImages"; }

@@ -19,14 +19,14 @@ void add_into(const std::vector<Tensor>& into, const std::vector<Tensor>& from) 
   }
 }
 
-// The parameters that are trained: frozen ones have no gradients to add up.
+// The trained parameters: frozen ones have no gradients to add up.
 std::vector<Variable> trained_parameters(const nn::Module& module) {
   std::vector<Variable> parameters = module.parameters();
   std::erase_if(parameters, [](const Variable& parameter) { return !parameter.requires_grad(); });
   return parameters;
 }
 
-// Gradients of one micro-shard, which the caller may keep: parameters forget them.
+// Moves the gradients of one micro-shard out of the parameters, so that the caller may keep them.
 std::vector<Tensor> take_gradients(const std::vector<Variable>& parameters) {
   std::vector<Tensor> gradients;
   for (Variable parameter : parameters) {
@@ -39,8 +39,8 @@ std::vector<Tensor> take_gradients(const std::vector<Variable>& parameters) {
   return gradients;
 }
 
-// The copy begins at the start of a block of memory wherever the rows lay before: vectorised sums
-// may depend on how their input is aligned.
+// The copy begins at the start of a block of memory wherever the rows were, because vectorised sums
+// may depend on the alignment of their input.
 Tensor aligned_rows(const Tensor& rows, const plan::ScatterPart& part, std::size_t first_row) {
   return rows.rows(part.offset - first_row, part.offset - first_row + part.size).clone();
 }

@@ -1,10 +1,11 @@
 // The bitwise mode: gradients whose bits do not depend on the number of devices.
 //
-// Every global batch is cut into 8 micro-shards, whatever the number of devices (1, 2, 4 or 8).
-// Each is computed on its own, and gradients are added in one fixed tree, first inside a device,
-// then between devices (plan/micro_shards.h). Losses are sums; the caller scales once at the end.
-// It also takes one thread per device, since a product that is cut for two threads may add
-// in another order; and on GPUs, products that are not tuned (kernels/matmul_precision.h):
+// Every global batch is cut into 8 micro-shards, for any number of devices (1, 2, 4 or 8). Each is
+// computed on its own, and gradients are added in one fixed tree, first inside a device, then
+// between devices (plan/micro_shards.h). Losses are sums; the caller scales once at the end.
+//
+// The mode also takes one thread per device, because a product that is cut for two threads may add
+// in another order, and on GPUs products that are not tuned (kernels/matmul_precision.h):
 // micro-shards have the same sizes for every number of devices, so the library's first guess is the
 // same algorithm everywhere, in every run on GPUs of one model.
 #pragma once
@@ -22,7 +23,7 @@ namespace lockstep::parallel {
 using SumLoss = std::function<Variable(const Variable& output, const Tensor& labels)>;
 
 struct MicroShardResult {
-  // Those of the trained parameters, in their order, summed over the device's micro-shards.
+  // Gradients of the trained parameters, in their order, summed over the device's micro-shards.
   std::vector<Tensor> gradients;
   double loss_sum = 0;
 };
@@ -34,14 +35,15 @@ MicroShardResult run_micro_shards(nn::Module& module, const SumLoss& loss, const
                                   const Tensor& labels, const plan::MicroShardPlan& plan,
                                   std::size_t device);
 
-// One process, 1, 2, 4 or 8 devices, parameters on devices[0]: leaves the sum of all gradients in
-// the parameters' grad() and returns the summed loss. x and labels hold the whole batch. What
-// devices other than the first write into buffers is lost, as in replicate().
+// For one process with 1, 2, 4 or 8 devices and parameters on devices[0]: leaves the sum of all
+// gradients in the parameters' grad() and returns the summed loss. x and labels hold the whole
+// batch. Buffers that devices other than the first write are lost, as in replicate().
 double bitwise_data_parallel(nn::Module& module, const std::vector<Device>& devices,
                              const SumLoss& loss, const Tensor& x, const Tensor& labels);
 
-// One of 1, 2, 4 or 8 ranks: all-reduces the gradients that run_micro_shards left on each rank, in
-// the tree's order (plan halving-doubling), into the parameters' grad(). Returns the summed loss.
+// For one of 1, 2, 4 or 8 ranks: all-reduces the gradients that run_micro_shards left on each rank,
+// in the tree's order (plan halving-doubling), into the parameters' grad(). Returns the summed
+// loss.
 double bitwise_all_reduce(nn::Module& module, const MicroShardResult& mine,
                           comm::Communicator& communicator);
 

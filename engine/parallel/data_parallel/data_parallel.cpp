@@ -28,7 +28,7 @@ void require_usable(const std::vector<Device>& devices) {
     require(device.type == devices[0].type, ErrorCode::Device, "data_parallel",
             "all devices must be of one type, found {} and {}", to_string(devices[0]),
             to_string(device));
-    runtime::logical_device(device);  // says what exists if this one does not
+    runtime::logical_device(device);  // throws with the devices that exist
     ids.push_back(device.index);
   }
   devices_of(devices[0].type, ids);  // rejects an id that stands twice
@@ -92,7 +92,7 @@ DataParallelOptions resolve(const DataParallelOptions& options, const nn::Module
   if (resolved.devices.empty()) resolved.devices = visible_devices(module);
   require_usable(resolved.devices);
   if (!resolved.output_device) resolved.output_device = resolved.devices[0];
-  runtime::logical_device(*resolved.output_device);  // says what exists if this one does not
+  runtime::logical_device(*resolved.output_device);  // throws with the devices that exist
   warn_if_unbalanced(resolved.devices);
   return resolved;
 }

@@ -26,7 +26,7 @@ namespace {
   }
 }
 
-// One call: shared with the workers, which may come to a task after the caller has done it.
+// One call. It is shared with the workers, which may come to a task after the caller has done it.
 struct Call {
   explicit Call(std::size_t num_tasks) : is_taken(num_tasks), errors(num_tasks) {}
 
@@ -40,8 +40,7 @@ struct Call {
 void for_each_device(const std::vector<Device>& devices,
                      const std::function<void(std::size_t)>& task) {
   const auto call = std::make_shared<Call>(devices.size());
-  // Runs task i unless another thread does or did. `task` is gone once all tasks are taken and
-  // done.
+  // Runs task i unless another thread does or did. `task` no longer exists once all tasks are done.
   const auto run = [call = call.get(), &devices, &task](std::size_t i) {
     if (call->is_taken[i].exchange(true)) return;
     trace::TrackScope track(devices[i].index);
@@ -59,8 +58,8 @@ void for_each_device(const std::vector<Device>& devices,
       run(i);
     });
   }
-  // A worker may be busy, even waiting for this very thread: whatever has not begun when the
-  // caller's own task is done, the caller does.
+  // A worker may be busy, even waiting for this very thread, so the caller does all tasks that have
+  // not begun when its own is done.
   for (std::size_t i = 0; i < devices.size(); ++i) run(i);
   {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::wait, "wait for replicas");
@@ -87,7 +86,7 @@ void list_objects(const nn::Module& module, std::vector<trace::ReplicaModule>& o
   for (const auto& [name, child] : module.children()) list_objects(*child, objects);
 }
 
-// Calls a replica while an observer looks at it before and after.
+// Calls a replica; an observer looks at it before and after.
 Variable apply_observed(trace::Observer& observer, nn::Module& replica, const Variable& input) {
   std::vector<trace::ReplicaModule> objects;
   list_objects(replica, objects);

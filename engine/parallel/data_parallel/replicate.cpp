@@ -23,7 +23,7 @@ class BroadcastNode final : public Node {
     runtime::LogicalDevice& here = runtime::logical_device(device());
     runtime::Stream& reader = here.compute_stream();
     // This device reads the other devices' gradients where they lie: after the work that their
-    // streams hold now, and before any later work of theirs. One that it cannot read is copied.
+    // streams hold now, and before their later work. A gradient that it cannot read is copied.
     const auto is_readable = [&](const Tensor& grad) {
       return comm::reaches(here, grad.logical_device());
     };
@@ -70,7 +70,7 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
       tensors[d].push_back(variable.value().to(devices[d]));
     }
   };
-  // Copies take long on a GPU, not in the thread that asks for them.
+  // On a GPU the copies take long, but not in the thread that launches them.
   if (devices[0].type == DeviceType::cuda) {
     for (std::size_t d = 0; d < devices.size(); ++d) copy_to(d);
   } else {

@@ -21,7 +21,7 @@ MatrixView part_view(const Tensor& whole, std::size_t dim, const plan::ScatterPa
   return view;
 }
 
-// Copies part of `from` along dim to a device; along dim 0 of the same device it is a view.
+// Copies a part of `from` along dim to a device; along dim 0 of the same device it is a view.
 Tensor take_part(const Tensor& from, std::size_t dim, const plan::ScatterPart& part,
                  Device device) {
   if (dim == 0) return from.rows(part.offset, part.offset + part.size).to(device);
@@ -114,7 +114,7 @@ class GatherNode final : public Node {
   std::size_t dim_;
 };
 
-// A scalar takes part as a vector of one element.
+// A scalar counts as a vector of one element.
 Shape gathered_as(const Tensor& tensor) {
   return tensor.num_dims() == 0 ? Shape{1} : tensor.shape();
 }

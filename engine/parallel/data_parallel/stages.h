@@ -27,7 +27,7 @@ std::vector<Variable> scatter(const Variable& x, const std::vector<Device>& devi
 std::vector<Tensor> scatter(const Tensor& x, const std::vector<Device>& devices,
                             std::size_t dim = 0);
 
-// Stage 4 of DataParallel: put the replicas' outputs together on one device.
+// Stage 4 of DataParallel: puts the replicas' outputs together on one device.
 
 // Concatenates along dim onto a device. Scalars become a vector of length n, in order.
 // Gradient: scatter of y's gradient, each part to its input's device.
@@ -35,7 +35,7 @@ std::vector<Tensor> scatter(const Tensor& x, const std::vector<Device>& devices,
 //           dim; Error{DType} when dtypes differ.
 Variable gather(const std::vector<Variable>& parts, Device output_device, std::size_t dim = 0);
 
-// The differentiable broadcast that replicate is made of.
+// The differentiable broadcast that replicate uses.
 
 // copies[d][i] is variables[i] on devices[d]. copies[0] shares the originals' memory; the others
 // are copies: on the CPU made at the same time on their devices' workers, on CUDA enqueued by the
@@ -52,39 +52,39 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
 // replicas[d] is a structural copy of the module whose parameters are on devices[d].
 // Parameters: broadcast from devices[0] (broadcast_coalesced); backward sums their gradients there,
 //             in the order of the devices. Replica 0 shares the original's memory.
-// Buffers:    copied without gradient. What replica 0 writes into one stays, what others write is
-//             lost with the replica.
-// Members:    everything else in a module is copied with it; what a forward() writes into a plain
-//             member is lost. Treat members as read-only in forward().
-// Throws:     Error{Device} when a parameter or buffer is not on devices[0]:
-//             "module must have its parameters and buffers on device cuda:0 (device_ids[0]) but
-//             found one of them on device cuda:1 ...".
+// Buffers:    copied without gradient. Replica 0's changes stay, those of others are lost with the
+//             replica.
+// Members:    everything else in a module is copied with it; a plain member that forward() changes
+//             is lost. Treat members as read-only in forward().
+// Throws:     Error{Device} if a parameter or buffer is not on devices[0]: "module must have its
+//             parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on
+//             device cuda:1 ...".
 std::vector<std::shared_ptr<nn::Module>> replicate(const nn::Module& module,
                                                    const std::vector<Device>& devices);
 
-// A module of its own on a device: leaves with the values of the originals, and no gradients.
+// A separate module on a device: leaves with the values of the originals, and no gradients.
 // Memory:  on another device copies; on its own device values and buffers are shared.
 std::shared_ptr<nn::Module> copy_module(const nn::Module& module, Device device);
 
-// The check alone.
+// Only checks, with the same error.
 void require_on_device(const nn::Module& module, Device device);
 
 // Calls task(i) for every device at the same time, each on its device's line of work: the caller's
-// thread for device 0 of the list, the worker of devices[i] for the others. A task whose worker has
-// not begun it when the caller is done with its own runs on the caller's thread, so calls inside
-// calls never wait in a circle. With Issue::by_caller (thread_context.h) the caller's thread runs
-// them all, one after the other. Returns when all are done. The caller's ThreadContext (rank, grad
-// mode, step) goes with them; trace spans of task i go to the track of its device. Throws: the
-// error of the lowest i, with its number and device in front:
-//         "replica 1 on device cpu:1: ...". The others still run to their end.
+// thread for device 0 of the list, the worker of devices[i] for the others. If a worker has not
+// begun its task when the caller is done with its own, the caller's thread runs it, so that calls
+// inside calls never wait in a circle. With Issue::by_caller (thread_context.h) the caller's thread
+// runs them all, one after the other. Returns when all are done. The caller's ThreadContext (rank,
+// grad mode, step) goes with them; trace spans of task i go to the track of its device.
+// Throws: the error of the lowest i, with its number and device in front: "replica 1 on device
+//         cpu:1: ...". The others still run to their end.
 void for_each_device(const std::vector<Device>& devices,
                      const std::function<void(std::size_t)>& task);
 
-// Stage 3 of DataParallel: run every replica on its shard, all at the same time.
+// Stage 3 of DataParallel: runs every replica on its shard, all at the same time.
 
 // outputs[i] = replicas[i](inputs[i]), each on the line of work of its input's device: one thread
-// per replica, all joined. Grad mode, step and rank carry over; the number of the shard's first row
-// goes with it, so that dropout masks do not depend on the sharding.
+// per replica, all joined. Grad mode, step and rank carry over, and so does the number of the
+// shard's first row, so that dropout masks do not depend on the sharding.
 // Throws: Error{Usage} when the numbers of replicas and inputs differ; else the error of the lowest
 //         replica with its number and device: "[parallel_apply] replica 1 on device cpu:1: ...".
 std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Module>>& replicas,
