@@ -92,14 +92,14 @@ void print_verdict(const TrainingTask& task, const std::vector<RunRow>& rows, st
 }
 
 // Who the ranks are, and on which devices.
-DeviceType resolve_ranks_and_type(TrainingFlags& flags) {
+DeviceType resolve_ranks_and_type(TrainingFlags& flags, bool has_pipeline) {
   const launch::RankEnvironment environment =
       launch::rank_environment(launch::current_environment());
   require(environment.world_size == 1, ErrorCode::Usage, "compare",
           "starts its ranks itself (--ranks processes); run it without a launcher, found {} ranks "
           "of {}",
           environment.world_size, to_string(environment.launcher));
-  if (flags.bitwise && flags.comm.empty()) flags.comm = "own";
+  if ((flags.bitwise || has_pipeline) && flags.comm.empty()) flags.comm = "own";
   resolve_ranks(flags, environment, std::nullopt);
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
@@ -153,7 +153,8 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   require_drift(flags);
   require(!flags.is_predicting || training.accumulate == 1, ErrorCode::Usage, "--predict",
           "predicts steps of one backward pass, and --accumulate takes several; leave one out");
-  const DeviceType type = resolve_ranks_and_type(flags.training);
+  const bool has_pipeline = flags.modes.find("pipeline") != std::string::npos;
+  const DeviceType type = resolve_ranks_and_type(flags.training, has_pipeline);
   const bool predicts_missing = flags.is_predicting && !flags.strict;
   const std::vector<PlannedRow> all_rows =
       plan_rows(training, flags.modes, flags.device_counts, type,
@@ -226,10 +227,10 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
 
 void add_compare_command(Command& program, const CommandLine& command) {
   auto flags = std::make_shared<CompareFlags>();
-  Command compare =
-      program.add_command("compare", "Compare epoch times of one device, DataParallel and DDP");
+  Command compare = program.add_command(
+      "compare", "Compare epoch times of one device, DataParallel, DDP and pipelines");
   add_compare_flags(compare, flags->training);
-  compare.add_option("--modes", flags->modes, "dp, ddp or dp,ddp");
+  compare.add_option("--modes", flags->modes, "dp, ddp, pipeline, or several such as dp,ddp");
   compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
   compare.add_flag("--wide", flags->wide, "print all columns, wider than 80 characters");
   const Flag predict =
@@ -242,6 +243,7 @@ void add_compare_command(Command& program, const CommandLine& command) {
                    "repeat every row in float64, to show that drift is rounding");
   compare.on_run([flags, compare, command] {
     flags->training.said = compare.said_flags();
+    settle_pipeline_flags(flags->training);
     flags->is_predicting = compare.was_said("--predict");
     run_compare(*flags, command);
   });

@@ -12,6 +12,7 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/numbers.h"
 #include "tools/report/row_table.h"
+#include "tools/training/pipeline.h"
 #include "tools/training/placement.h"
 #include "tools/training/slow_motion.h"
 
@@ -19,16 +20,17 @@ namespace lockstep::tools {
 
 namespace {
 
-const std::array<std::string, 2> kModes = {"dp", "ddp"};
+const std::array<std::string, 3> kModes = {"dp", "ddp", "pipeline"};
 
 std::vector<Mode> parse_modes(std::string_view text) {
   std::vector<Mode> modes;
   while (true) {
     const std::size_t comma = text.find(',');
     const std::string_view name = text.substr(0, comma);
-    require(name == "dp" || name == "ddp", ErrorCode::Usage, "--modes",
-            "unknown mode '{}'; use dp, ddp or dp,ddp{}", name, did_you_mean(name, kModes));
-    modes.push_back(name == "dp" ? Mode::data_parallel : Mode::ddp);
+    require(std::ranges::count(kModes, name) > 0, ErrorCode::Usage, "--modes",
+            "unknown mode '{}'; use dp, ddp, pipeline, or several such as dp,ddp{}", name,
+            did_you_mean(name, kModes));
+    modes.push_back(parse_mode(name));
     if (comma == std::string_view::npos) return modes;
     text.remove_prefix(comma + 1);
   }
@@ -102,8 +104,12 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
       require(!rows_per_device || batch <= task.data->train.num_rows(), ErrorCode::Usage,
               "--per-device-batch", "{} rows on each of {} devices are more than the {} of {}",
               *rows_per_device, num_devices, task.data->train.num_rows(), flags.dataset);
-      rows.push_back({placement, with_batch(task, flags, batch), rows_per_device,
-                      are_missing(num_devices, type)});
+      TrainingTask of_row = with_batch(task, flags, batch);
+      if (placement.mode == Mode::pipeline) {
+        of_row = with_pipeline(std::move(of_row), flags, num_devices);
+      }
+      rows.push_back(
+          {placement, std::move(of_row), rows_per_device, are_missing(num_devices, type)});
       require_fitting_sampler(rows.back().task, placement);
     }
   }
@@ -179,8 +185,14 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
     const std::size_t num_devices = planned.placement.devices.size();
     if (num_devices == 1 && !is_single) continue;  // a single device is predicted already
     prediction.devices = {num_devices};
-    prediction.strategies = {planned.placement.mode == Mode::ddp ? Strategy::ddp
-                                                                 : Strategy::data_parallel};
+    prediction.strategies = {planned.placement.mode == Mode::ddp        ? Strategy::ddp
+                             : planned.placement.mode == Mode::pipeline ? Strategy::pipeline
+                                                                        : Strategy::data_parallel};
+    if (planned.task.pipeline) {
+      prediction.schedule = planned.task.pipeline->schedule;
+      prediction.micro_batches = planned.task.pipeline->num_micro_batches;
+      prediction.chunks = planned.task.pipeline->num_chunks;
+    }
     // --steps cuts the predicted epoch as short as the measured one.
     prediction.run.rows_per_epoch =
         std::min(*workload.rows_per_epoch, planned.task.num_steps * planned.task.batch);

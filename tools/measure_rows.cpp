@@ -36,7 +36,7 @@ RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, st
   const TemporaryFolder temporary("compare");
   const RowFolder folder{temporary.path()};
   const std::size_t num_ranks = placement.devices.size();
-  flags.parallel = "ddp";
+  flags.parallel = to_string(placement.mode);
   flags.devices = static_cast<int>(num_ranks);
   flags.batch = static_cast<int>(batch);
   flags.per_device_batch.clear();
@@ -58,7 +58,7 @@ RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, st
     std::string why = last_words.text();
     if (why.starts_with(kName)) why.erase(0, kName.size());
     fail(code == 2 ? ErrorCode::Usage : ErrorCode::Comm, "compare",
-         "ddp on {} processes ended with exit code {}: {}", num_ranks, code, why);
+         "{} on {} processes ended with exit code {}: {}", flags.parallel, num_ranks, code, why);
   }
   RunRow row = read_row(folder.row());
   row.result.weights = nn::load_weights(folder.weights());
@@ -100,6 +100,7 @@ RunRow run_row(const PlannedRow& planned, const TrainingFlags& flags,
   RunRow row = run_process_row(flags, planned.placement, planned.task.batch);
   row.batch = expected.batch;
   row.epoch_rows = expected.epoch_rows;
+  row.bubble_formula = expected.bubble_formula;
   return row;
 }
 
@@ -203,7 +204,7 @@ Progress make_progress(const std::vector<PlannedRow>& plan, const TrainingFlags&
 }  // namespace
 
 bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement) {
-  return flags.ranks == "processes" && placement.mode == Mode::ddp;
+  return flags.ranks == "processes" && has_ranks(placement.mode);
 }
 
 std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,

@@ -42,6 +42,7 @@ struct PredictFlags {
   std::string plan;
   std::string ranks = "threads";
   std::string input = "ready";
+  std::string schedule = "gpipe";
   int accumulate = 1;
   double bucket_mib = 25;
   double first_bucket_mib = 1;
@@ -113,6 +114,8 @@ PredictionTask read_task(const PredictFlags& flags) {
   for (const std::string& name : flags.strategies) {
     task.strategies.push_back(predict::parse_strategy(name));
   }
+  task.schedule = plan::parse_pipeline_schedule(flags.schedule);
+  if (task.schedule == plan::PipelineSchedule::interleaved) task.chunks = 2;
   if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
   task.topology = predict::find_topology(flags.topology);
   task.devices = read_devices(flags, task.topology);
@@ -223,6 +226,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
     if (!change.text.empty()) json["what_if"].push_back(change.text);
   }
   if (flags.accumulate != 1) json["accumulate"] = flags.accumulate;
+  if (flags.schedule != "gpipe") json["schedule"] = flags.schedule;
   if (!flags.plan.empty()) json["plan"] = flags.plan;
   if (!flags.precision.empty()) json["precision"] = flags.precision;
   if (task.topology.device.measured) json["ranks"] = flags.ranks;
@@ -370,6 +374,11 @@ void add_predict_command(Command& program, const CommandLine& command) {
                   "cut each device's rows into so many micro-batches; gradients travel with the "
                   "last")
       .excludes(all_reduce);
+  predict
+      .add_option("--schedule", flags->schedule,
+                  "of a pipeline: gpipe (default), 1f1b, or interleaved with two chunks a stage")
+      .one_of({"gpipe", "1f1b", "interleaved"})
+      .needs(workload);
   predict.add_option("--plan", flags->plan, "all-reduce algorithm of ddp (default: NCCL's)")
       .excludes(all_reduce);
   predict

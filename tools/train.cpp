@@ -16,6 +16,7 @@
 #include "tools/report/row_file.h"
 #include "tools/report/status_line.h"
 #include "tools/report/train_report.h"
+#include "tools/training/pipeline.h"
 #include "tools/training/placement.h"
 #include "tools/training/ranks.h"
 #include "tools/training/slow_motion.h"
@@ -24,18 +25,22 @@ namespace lockstep::tools {
 namespace {
 
 void require_fitting_processes(const TrainingFlags& flags, int num_ranks) {
-  require(
-      flags.parallel == "ddp", ErrorCode::Usage, "--parallel",
-      "ranks that are processes ({} here) train with --parallel ddp; found {}, which is for one "
-      "process with {}",
-      num_ranks, flags.parallel, flags.parallel == "dp" ? "several devices" : "one device");
+  require(flags.parallel == "ddp" || flags.parallel == "pipeline", ErrorCode::Usage, "--parallel",
+          "ranks that are processes ({} here) train with --parallel ddp or pipeline; found {}, "
+          "which is "
+          "for one process with {}",
+          num_ranks, flags.parallel, flags.parallel == "dp" ? "several devices" : "one device");
   require(flags.device_ids.empty(), ErrorCode::Usage, "--device-ids",
           "is for ranks that are threads; a process takes the device of its local rank, and "
           "CUDA_VISIBLE_DEVICES says which GPUs there are");
 }
 
-DevicePlacement placement_of(int num_ranks, DeviceType type) {
-  DevicePlacement placement{Mode::ddp, {}, std::nullopt};
+Mode mode_of_processes(const TrainingFlags& flags) {
+  return flags.parallel == "pipeline" ? Mode::pipeline : Mode::ddp;
+}
+
+DevicePlacement placement_of(const TrainingFlags& flags, int num_ranks, DeviceType type) {
+  DevicePlacement placement{mode_of_processes(flags), {}, std::nullopt};
   for (int rank = 0; rank < num_ranks; ++rank) placement.devices.push_back({type, rank});
   return placement;
 }
@@ -60,7 +65,7 @@ std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict
 void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& task,
           RankJob& rank) {
   flags.comm = rank.comm;
-  const DevicePlacement expected = placement_of(rank.world_size(), rank.device.type);
+  const DevicePlacement expected = placement_of(flags, rank.world_size(), rank.device.type);
   const std::size_t num_sharing = num_ranks_on_cores(rank.environment);
   apply_threads_per_device(flags, num_sharing);
   if (rank.is_first()) {
@@ -84,7 +89,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   JobResult job = train_in_job(task, rank, observer);
   clear_status();
   if (!rank.is_first()) return;
-  RunRow row = planned_row(task, {Mode::ddp, job.devices, job.num_physical_devices});
+  RunRow row = planned_row(task, {mode_of_processes(flags), job.devices, job.num_physical_devices});
   row.contended = contention(job, probe.verdict(row.threads_per_device * num_sharing,
                                                 num_sharing == 1 ? 0 : job.cpu_seconds_of_peers));
   row.result = std::move(job.result);
@@ -100,8 +105,11 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   require_fitting_processes(flags, num_ranks);
   // Every rank would report these mistakes, so they are reported once, here.
   require_startable(flags, flags);
-  require_effects({flags, {Mode::ddp}, resolve_device_type(flags)});
-  read_task(flags, static_cast<std::size_t>(num_ranks));
+  require_effects({flags, {mode_of_processes(flags)}, resolve_device_type(flags)});
+  const TrainingTask task = read_task(flags, static_cast<std::size_t>(num_ranks));
+  if (mode_of_processes(flags) == Mode::pipeline) {
+    read_pipeline(flags, task.model, static_cast<std::size_t>(num_ranks));
+  }
   require_writable_outputs(flags);
   return start_ranks(flags, command, num_ranks);
 }
@@ -112,20 +120,24 @@ void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& en
   name_rank_in_errors(environment, [&] {
     require_fitting_processes(flags, environment.world_size);
     const DeviceType type = resolve_device_type(flags);
-    require_effects({flags, {Mode::ddp}, type});
-    TrainingTask task = read_task(flags, static_cast<std::size_t>(environment.world_size));
+    const DevicePlacement placement = placement_of(flags, environment.world_size, type);
+    require_effects({flags, {placement.mode}, type});
+    TrainingTask task = read_task(flags, placement.devices.size());
     load_task(task, flags);
-    require_fitting_sampler(task, placement_of(environment.world_size, type));
+    require_fitting_sampler(task, placement);
+    if (placement.mode == Mode::pipeline) {
+      task = with_pipeline(std::move(task), flags, placement.devices.size());
+    }
     run_as_rank(flags, type, common_settings(flags, task),
                 [&](RankJob& rank) { work(flags, command, task, rank); });
   });
 }
 
-Mode parse_mode(const TrainingFlags& flags, std::size_t num_devices) {
-  if (flags.parallel == "dp") return Mode::data_parallel;
-  if (flags.parallel == "ddp") return Mode::ddp;
+Mode mode_of(const TrainingFlags& flags, std::size_t num_devices) {
+  if (flags.parallel != "none") return parse_mode(flags.parallel);
   require(num_devices == 1, ErrorCode::Usage, "--parallel",
-          "{} devices were asked for; say how to use them: --parallel dp or --parallel ddp",
+          "{} devices were asked for; say how to use them: --parallel dp, --parallel ddp or "
+          "--parallel pipeline",
           num_devices);
   return Mode::single;
 }
@@ -136,10 +148,16 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   require_linkable(flags, type);
   const std::vector<Device> devices = resolve_devices(flags, type);
   require_on_stage(flags, devices);
-  const DevicePlacement placement{parse_mode(flags, devices.size()), devices, std::nullopt};
+  const DevicePlacement placement{mode_of(flags, devices.size()), devices, std::nullopt};
   require_effects({flags, {placement.mode}, type});
-  const TrainingTask task = make_task(flags, devices.size());
+  if (placement.mode == Mode::pipeline) {
+    read_pipeline(flags, read_task(flags, devices.size()).model, devices.size());
+  }
+  TrainingTask task = make_task(flags, devices.size());
   require_fitting_sampler(task, placement);
+  if (placement.mode == Mode::pipeline) {
+    task = with_pipeline(std::move(task), flags, devices.size());
+  }
   apply_threads_per_device(flags, devices.size());
   RunRow row = planned_row(task, placement);
   fmt::print(progress_stream(flags), "{}\n", describe_devices(devices));
@@ -162,8 +180,10 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
 int run_train(TrainingFlags flags, const CommandLine& command) {
   const launch::RankEnvironment environment =
       launch::rank_environment(launch::current_environment());
-  // Bitwise sums have a plan of their own.
-  if (flags.bitwise && flags.comm.empty()) flags.comm = "own";
+  settle_pipeline_flags(flags);
+  // Bitwise sums follow a plan of their own; a pipeline's messages must not wait for each other.
+  const bool needs_own = flags.bitwise || flags.parallel == "pipeline";
+  if (needs_own && flags.comm.empty()) flags.comm = "own";
   switch (resolve_ranks(flags, environment, flags.devices)) {
     case Ranks::threads:
       train_here(flags, command);

@@ -94,10 +94,15 @@ double ready_at(const PipelinePlan& plan, const PipelineCosts& costs, Passed& pa
   return from(passed(Pass::backward, part + 1, i), costs.hop[part]);
 }
 
+// "3", of chunk b "3b".
+std::string number_of(const PipelinePlan& plan, const PipelineWork& work) {
+  std::string number = std::to_string(work.micro_batch);
+  if (plan.num_chunks > 1) number += static_cast<char>('a' + work.chunk % 26);
+  return number;
+}
+
 std::string label_of(const PipelinePlan& plan, const PipelineWork& work) {
-  std::string label = fmt::format("{}{}", work.pass == Pass::forward ? 'F' : 'B', work.micro_batch);
-  if (plan.num_chunks > 1) label += static_cast<char>('a' + work.chunk % 26);
-  return label;
+  return (work.pass == Pass::forward ? "F" : "B") + number_of(plan, work);
 }
 
 // How many parts it takes when none may cost more.
@@ -211,6 +216,10 @@ double pipeline_bubble_formula(std::size_t num_stages, std::size_t num_micro_bat
                                std::size_t num_chunks) {
   const auto ahead = static_cast<double>(num_stages - 1);
   return ahead / (static_cast<double>(num_micro_batches * num_chunks) + ahead);
+}
+
+std::string describe(const PipelinePlan& plan, const PipelineWork& work) {
+  return (work.pass == Pass::forward ? "forward " : "backward ") + number_of(plan, work);
 }
 
 std::string to_string(const PipelinePlan& plan) {

@@ -91,6 +91,9 @@ double pipeline_bubble(const PipelinePlan& plan);
 double pipeline_bubble_formula(std::size_t num_stages, std::size_t num_micro_batches,
                                std::size_t num_chunks = 1);
 
+// "forward 3", "backward 0", of chunk b "forward 3b".
+std::string describe(const PipelinePlan& plan, const PipelineWork& work);
+
 // A line per stage with a column per slot ("F0" forward, "B0" backward, of chunk b "F0b"; "." idle)
 // and what it keeps at most; then the bubble beside the formula.
 std::string to_string(const PipelinePlan& plan);

@@ -9,11 +9,15 @@
 namespace lockstep::predict {
 namespace {
 
-double seconds_of(const LayerWork& layer) {
-  return layer.forward_seconds + layer.backward_seconds;
+std::vector<std::size_t> even_parts(const std::vector<LayerWork>& layers, std::size_t num_parts) {
+  std::vector<double> seconds;
+  for (const LayerWork& layer : layers) {
+    seconds.push_back(layer.forward_seconds + layer.backward_seconds);
+  }
+  return plan::balanced_parts(seconds, num_parts);
 }
 
-// One device's part of the model, for a micro-batch.
+// A part of the model, for a micro-batch.
 struct Part {
   double forward = 0;
   double backward = 0;
@@ -22,10 +26,13 @@ struct Part {
   double output_bytes = 0;  // of that hop
 };
 
-std::vector<Part> parts_of(Network& network, const Workload& workload, std::size_t num_parts) {
-  const std::vector<std::size_t> first = balanced_parts(workload.layers, num_parts);
+std::vector<Part> parts_of(Network& network, const Workload& workload, const StepOptions& options) {
+  const std::size_t num_devices = options.num_devices;
+  const std::size_t num_parts = num_devices * options.num_chunks;
+  const std::vector<std::size_t> first =
+      options.parts.empty() ? even_parts(workload.layers, num_parts) : options.parts;
   const DeviceProfile& device = network.topology().device;
-  const double beside = layers_beside(device, num_parts);
+  const double beside = layers_beside(device, num_devices);
   const auto all_bytes = static_cast<double>(workload.gradient_bytes());
   std::vector<Part> parts(num_parts);
   for (std::size_t i = 0; i < num_parts; ++i) {
@@ -37,106 +44,19 @@ std::vector<Part> parts_of(Network& network, const Workload& workload, std::size
       part.output_bytes = workload.layers[layer].output_bytes;
       bytes += static_cast<double>(workload.layers[layer].gradient_bytes());
     }
-    part.optimizer = update_seconds_beside(device, num_parts, bytes,
+    part.optimizer = update_seconds_beside(device, num_devices, bytes,
                                            workload.optimizer_seconds * bytes / all_bytes);
     if (i + 1 == num_parts) break;
     Traffic traffic(network);
-    traffic.add(network.gpu(i), network.gpu(i + 1), part.output_bytes);
+    if (num_devices == 1) continue;  // its chunks pass on what they have
+    traffic.add(network.gpu(i % num_devices), network.gpu((i + 1) % num_devices),
+                part.output_bytes);
     part.hop = traffic.seconds();
   }
   return parts;
 }
 
-// When each part passes each micro-batch forward, then all of them back, then updates its weights.
-class Schedule {
- public:
-  Schedule(const std::vector<Part>& parts, std::size_t num_micro_batches)
-      : parts_(parts), free_at_(parts.size(), 0) {
-    for (std::size_t i = 0; i < num_micro_batches; ++i) pass_forward();
-    for (std::size_t i = 0; i < num_micro_batches; ++i) pass_backward();
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      do_next(i, 0, trace::Category::optimizer, "optimizer", parts[i].optimizer);
-    }
-  }
-
-  double end_of(std::size_t part) const { return free_at_[part]; }
-  const std::vector<Work>& work() const { return work_; }
-  const std::vector<DoneWork>& times() const { return times_; }
-
- private:
-  void do_next(std::size_t part, double ready, trace::Category category, const char* name,
-               double seconds) {
-    const double begin = std::max(free_at_[part], ready);
-    free_at_[part] = begin + seconds;
-    Work work{WorkLane::compute, category, name, seconds};
-    work.device = part;
-    work_.push_back(std::move(work));
-    times_.push_back({begin, free_at_[part]});
-  }
-  void pass_forward() {
-    double arrives = 0;
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      do_next(i, arrives, trace::Category::forward, "forward", parts_[i].forward);
-      arrives = free_at_[i] + parts_[i].hop;
-    }
-  }
-  void pass_backward() {
-    double arrives = 0;
-    for (std::size_t i = parts_.size(); i-- > 0;) {
-      do_next(i, arrives, trace::Category::backward, "backward", parts_[i].backward);
-      arrives = free_at_[i] + (i > 0 ? parts_[i - 1].hop : 0);
-    }
-  }
-
-  const std::vector<Part>& parts_;
-  std::vector<double> free_at_;
-  std::vector<Work> work_;
-  std::vector<DoneWork> times_;
-};
-
-// How many parts it takes when none may take longer.
-std::size_t num_parts_within(const std::vector<LayerWork>& layers, double limit) {
-  std::size_t count = 1;
-  double filled = 0;
-  for (const LayerWork& layer : layers) {
-    if (filled > 0 && filled + seconds_of(layer) > limit) {
-      ++count;
-      filled = 0;
-    }
-    filled += seconds_of(layer);
-  }
-  return count;
-}
-
 }  // namespace
-
-std::vector<std::size_t> balanced_parts(const std::vector<LayerWork>& layers,
-                                        std::size_t num_parts) {
-  double low = 0;
-  double high = 0;
-  for (const LayerWork& layer : layers) {
-    low = std::max(low, seconds_of(layer));
-    high += seconds_of(layer);
-  }
-  for (int i = 0; i < 60; ++i) {  // the shortest limit that is enough, by halving
-    const double middle = (low + high) / 2;
-    (num_parts_within(layers, middle) <= num_parts ? high : low) = middle;
-  }
-  std::vector<std::size_t> first{0};
-  double filled = 0;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    // Each part that is still to come needs a layer.
-    const bool must_go_on = layers.size() - i == num_parts - first.size();
-    const bool is_full = filled > 0 && filled + seconds_of(layers[i]) > high * (1 + 1e-12);
-    if (i > first.back() && first.size() < num_parts && (must_go_on || is_full)) {
-      first.push_back(i);
-      filled = 0;
-    }
-    filled += seconds_of(layers[i]);
-  }
-  first.push_back(layers.size());
-  return first;
-}
 
 void require_layer_for_each(std::size_t num_devices, std::size_t num_layers) {
   require(num_devices <= num_layers, ErrorCode::Usage, "predict",
@@ -148,21 +68,51 @@ void require_layer_for_each(std::size_t num_devices, std::size_t num_layers) {
 PredictedStep predict_pipeline(Network& network, const Workload& workload,
                                const StepOptions& options) {
   const std::size_t num_devices = options.num_devices;
-  require_layer_for_each(num_devices, workload.layers.size());
-  const std::vector<Part> parts = parts_of(network, workload, num_devices);
+  const std::size_t num_parts = num_devices * options.num_chunks;
+  require_layer_for_each(num_parts, workload.layers.size());
+  const std::vector<Part> parts = parts_of(network, workload, options);
+  const plan::PipelinePlan plan = plan::pipeline_plan(
+      options.schedule, num_devices, options.num_micro_batches, options.num_chunks);
+  plan::PipelineCosts costs;
+  for (const Part& part : parts) {
+    costs.forward.push_back(part.forward);
+    costs.backward.push_back(part.backward);
+    costs.hop.push_back(part.hop);
+  }
+  const plan::PipelineTimes times = plan::time_pipeline(plan, costs);
   const auto num_batches = static_cast<double>(options.num_micro_batches);
-  const Schedule schedule(parts, options.num_micro_batches);
   PredictedStep result;
   trace::StepBreakdown& breakdown = result.breakdown;
+  const auto add = [&](std::size_t device, trace::Category category, const std::string& name,
+                       double begin, double end) {
+    result.work.push_back({WorkLane::compute, category, trace::intern(name), end - begin});
+    result.work.back().device = device;
+    result.times.push_back({begin, end});
+  };
   for (std::size_t i = 0; i < num_devices; ++i) {
-    const auto share = 1 / static_cast<double>(num_devices);
-    breakdown.step = std::max(breakdown.step, schedule.end_of(i));
-    breakdown.forward += share * num_batches * parts[i].forward;
-    breakdown.backward += share * num_batches * parts[i].backward;
-    breakdown.optimizer += share * parts[i].optimizer;
-    const double sent = parts[i].output_bytes * (i + 1 < num_devices ? 1 : 0) +
-                        (i > 0 ? parts[i - 1].output_bytes : 0);
-    result.comm_bytes_per_device = std::max(result.comm_bytes_per_device, num_batches * sent);
+    for (std::size_t k = 0; k < plan.stages[i].size(); ++k) {
+      const plan::PipelineWork& work = plan.stages[i][k];
+      const bool is_forward = work.pass == plan::PipelineWork::Pass::forward;
+      add(i, is_forward ? trace::Category::forward : trace::Category::backward,
+          plan::describe(plan, work), times.begin[i][k], times.end[i][k]);
+    }
+    double optimizer = 0;
+    double sent = 0;
+    for (std::size_t p = i; p < num_parts; p += num_devices) {
+      const auto share = 1 / static_cast<double>(num_devices);
+      breakdown.forward += share * num_batches * parts[p].forward;
+      breakdown.backward += share * num_batches * parts[p].backward;
+      breakdown.optimizer += share * parts[p].optimizer;
+      optimizer += parts[p].optimizer;
+      sent +=
+          (p + 1 < num_parts ? parts[p].output_bytes : 0) + (p > 0 ? parts[p - 1].output_bytes : 0);
+    }
+    const double end = times.end[i].back();
+    add(i, trace::Category::optimizer, "optimizer", end, end + optimizer);
+    breakdown.step = std::max(breakdown.step, end + optimizer);
+    if (num_devices > 1) {
+      result.comm_bytes_per_device = std::max(result.comm_bytes_per_device, num_batches * sent);
+    }
   }
   breakdown.host = workload.fixed_seconds *
                    traffic_beside(network.topology().device, num_devices, workload.input_bytes);
@@ -171,8 +121,6 @@ PredictedStep predict_pipeline(Network& network, const Workload& workload,
   breakdown.wait = breakdown.step - busy - breakdown.host;
   result.step_seconds = breakdown.step;
   result.busy_fraction = busy / breakdown.step;
-  result.work = schedule.work();
-  result.times = schedule.times();
   return result;
 }
 

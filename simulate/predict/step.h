@@ -14,6 +14,7 @@
 
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/buckets.h"
+#include "engine/plan/pipeline.h"
 #include "engine/trace/breakdown.h"
 #include "simulate/predict/lanes.h"
 #include "simulate/predict/network.h"
@@ -94,7 +95,12 @@ struct StepOptions {
   std::vector<std::size_t> bucket_byte_limits = {std::size_t{1} << 20, std::size_t{25} << 20};
   std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL; of a measured machine automatic
   RankKind ranks = RankKind::threads;                // of a measured machine
-  std::size_t num_micro_batches = 4;                 // of a pipeline
+  // Of a pipeline. parts: its layers, as plan::balanced_parts() says; empty: as even in time as
+  // they allow.
+  plan::PipelineSchedule schedule = plan::PipelineSchedule::gpipe;
+  std::size_t num_micro_batches = 4;
+  std::size_t num_chunks = 1;
+  std::vector<std::size_t> parts = {};
   // So many micro-batches, whose workload is given, one after the other; gradients travel beside
   // the last one's backward pass. Not for data_parallel, zero3 and a pipeline.
   std::size_t num_accumulated = 1;
@@ -131,13 +137,8 @@ inline double expected_largest_deviate(std::size_t n) {
 // same.
 double device_slowness(const DeviceProfile& device, std::size_t i, std::size_t n);
 
-// --- a pipeline (GPipe): the devices hold parts of the model one behind the other, and
+// --- a pipeline: the devices hold parts of the model one behind the other (plan/pipeline.h), and
 // micro-batches pass through all of them, forward and back
-
-// Layers [first[i], first[i + 1]) go to device i, such that the slowest part is as fast as layers
-// allow; the last entry is the number of layers. REQUIRES: as many layers as parts, or more.
-std::vector<std::size_t> balanced_parts(const std::vector<LayerWork>& layers,
-                                        std::size_t num_parts);
 
 // Throws Error{Usage} for more devices than layers.
 void require_layer_for_each(std::size_t num_devices, std::size_t num_layers);

@@ -48,10 +48,25 @@ struct Row {
 
 const std::vector<Mode> kNoRanks = {Mode::single, Mode::data_parallel};
 const std::vector<Mode> kOneRowWithRanks = {Mode::single, Mode::data_parallel, Mode::ddp};
+const std::vector<Mode> kPipeline = {Mode::single, Mode::pipeline};
 constexpr DeviceType kGpu = DeviceType::cuda;
 
 // In the order of the table.
 const std::vector<Row> kRows = {
+    {"--stages", {"--stages 2"}, "for a pipeline", {"--stages 2", kPipeline}},
+    {"--micro-batches", {"--micro-batches 2"}, "for a pipeline", {"--micro-batches 2", kPipeline}},
+    {"--pipeline-schedule",
+     {"--pipeline-schedule gpipe"},
+     "for a pipeline",
+     {"--pipeline-schedule gpipe", kPipeline}},
+    {"--chunks",
+     {"--chunks 2 --pipeline-schedule interleaved"},
+     "for a pipeline",
+     {"--chunks 2 --pipeline-schedule interleaved", kPipeline}},
+    {"--chunks",
+     {"--chunks 2", kPipeline},
+     "for --pipeline-schedule interleaved",
+     {"--chunks 2 --pipeline-schedule interleaved", kPipeline}},
     {"--threads-per-device",
      {"--threads-per-device 1", {Mode::single}, kGpu},
      "these are GPUs",

@@ -39,9 +39,19 @@ Value momentum(const F&, const TrainingTask& task) {
 }
 
 constexpr IdleRule kWithoutRanks = {
-    [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::ddp) == 0; },
+    [](const FlagSetting& in) { return std::ranges::none_of(in.modes, has_ranks); },
     "is for the ranks of ddp, and there are none here; leave it out, or use ddp (train: --parallel "
     "ddp, compare: --modes ddp)"};
+constexpr IdleRule kWithoutGradientSums = {
+    [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::ddp) == 0; },
+    "is for gradients that ranks of ddp sum, and there are none here; leave it out, or use ddp"};
+constexpr IdleRule kWithoutPipeline = {
+    [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::pipeline) == 0; },
+    "is for a pipeline, and there is none here; leave it out, or use one (train: --parallel "
+    "pipeline, compare: --modes pipeline)"};
+constexpr IdleRule kWithoutChunks = {
+    [](const FlagSetting& in) { return in.flags.pipeline_schedule != "interleaved"; },
+    "is for --pipeline-schedule interleaved; leave it out"};
 constexpr IdleRule kWithAdamw = {
     [](const FlagSetting& in) { return in.flags.optimizer == "adamw"; },
     "is for sgd, and adamw has no momentum; leave it out, or use --optimizer sgd"};
@@ -81,8 +91,18 @@ TrainingFlag flag(const char* name, FlagMember member, const char* help, FlagRul
 const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--device", &F::device, "auto, cpu or cuda",
          {.one_of = {"auto", "cpu", "cuda"}, .resolve = device}),
-    flag("--parallel", &F::parallel, "none, dp or ddp",
-         {.one_of = {"none", "dp", "ddp"}, .commands = kTrain}),
+    flag("--parallel", &F::parallel, "none, dp, ddp or pipeline",
+         {.one_of = {"none", "dp", "ddp", "pipeline"}, .commands = kTrain}),
+    flag("--stages", &F::stages, "stages of a pipeline: as many as devices",
+         {.commands = kTrain, .idle = {kWithoutPipeline}}),
+    flag("--micro-batches", &F::micro_batches,
+         "cut a pipeline's batch into so many (default: four for each stage)",
+         {.idle = {kWithoutPipeline}}),
+    flag("--pipeline-schedule", &F::pipeline_schedule,
+         "gpipe, 1f1b (default) or interleaved; --schedule takes these names too",
+         {.one_of = {"gpipe", "1f1b", "interleaved"}, .idle = {kWithoutPipeline}}),
+    flag("--chunks", &F::chunks, "parts of the model on each stage of interleaved (default 2)",
+         {.idle = {kWithoutPipeline, kWithoutChunks}}),
     flag("--devices", &F::devices, "how many logical devices (default 1)",
          {.commands = kTrain, .ranks = kEachItsOwn}),
     flag("--device-ids", &F::device_ids, "exactly these logical devices, such as 0,3",
@@ -115,7 +135,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--plan", &F::plan, "all-reduce algorithm of --comm own",
          {.one_of = {"auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot",
                      "reduce-broadcast", "hierarchical"},
-          .idle = {kWithoutRanks}}),
+          .idle = {kWithoutGradientSums}}),
     flag("--transport", &F::transport,
          "transport of --comm own: auto, thread (threads), shm or tcp (processes)",
          {.one_of = {"auto", "thread", "shm", "tcp", "peer"},
@@ -172,7 +192,8 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--weight-decay", &F::weight_decay, "default: sgd 0, adamw 0.01",
          {.resolve = [](auto&, auto& task) { return Value(task.optimizer.weight_decay); }}),
     flag("--schedule", &F::schedule,
-         "constant, step:SIZE[:GAMMA] or cosine[:LAST], down to LAST (default 0) times --lr"),
+         "constant, step:SIZE[:GAMMA] or cosine[:LAST], down to LAST (default 0) times --lr; of a "
+         "pipeline also gpipe, 1f1b or interleaved"),
     flag("--warmup", &F::warmup_steps, "steps of linear warm-up"),
     flag("--clip-norm", &F::clip_norm, "clip the norm of all gradients to this"),
     flag("--seed", &F::seed, "seed of weights, row order and dropout"),
@@ -185,9 +206,9 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--sampler", &F::sampler, "exact (equals one device) or torch (DistributedSampler)",
          {.one_of = {"exact", "torch"}}),
     flag("--bucket-mib", &F::bucket_mib, "size of a gradient bucket in MiB",
-         {.idle = {kWithoutRanks, kWithBitwise}}),
+         {.idle = {kWithoutGradientSums, kWithBitwise}}),
     flag("--first-bucket-mib", &F::first_bucket_mib, "size of the first bucket in MiB",
-         {.idle = {kWithoutRanks, kWithBitwise}}),
+         {.idle = {kWithoutGradientSums, kWithBitwise}}),
     flag("--init", &F::init_path, "start from these weights (safetensors)", {.ranks = kEachItsOwn}),
     flag("--strip-prefix", &F::strip_prefix,
          "remove a wrapper's prefix from their names, such as module. or _orig_mod.",
@@ -227,6 +248,27 @@ std::string TrainingFlag::key() const {
 
 std::span<const TrainingFlag> training_flags() {
   return kTrainingFlags;
+}
+
+void settle_pipeline_flags(TrainingFlags& flags) {
+  const auto is_said = [&](const char* name) { return std::ranges::count(flags.said, name) > 0; };
+  if (flags.schedule == "gpipe" || flags.schedule == "1f1b" || flags.schedule == "interleaved") {
+    require(!is_said("--pipeline-schedule"), ErrorCode::Usage, "--schedule",
+            "{} is a pipeline's schedule, and --pipeline-schedule says {}; leave one out",
+            flags.schedule, flags.pipeline_schedule);
+    flags.pipeline_schedule = std::exchange(flags.schedule, "constant");
+    std::ranges::replace(flags.said, "--schedule", "--pipeline-schedule");
+  }
+  if (flags.parallel != "pipeline" || !flags.stages) return;
+  const int stages = static_cast<int>(require_positive("--stages", *flags.stages));
+  const std::size_t num_devices = flags.device_ids.empty()
+                                      ? static_cast<std::size_t>(flags.devices.value_or(stages))
+                                      : parse_list("--device-ids", flags.device_ids).size();
+  require(num_devices == static_cast<std::size_t>(stages), ErrorCode::Usage, "--stages",
+          "a stage has a device of its own: {} stages and {} devices were asked for; leave out one "
+          "of both",
+          stages, num_devices);
+  if (flags.device_ids.empty()) flags.devices = stages;
 }
 
 namespace {

@@ -31,6 +31,10 @@ struct TrainingFlags : RankFlags {
   std::string matmul_precision = "highest";
   std::string precision = "float32";
   std::string parallel = "none";
+  std::optional<int> stages;
+  std::optional<int> micro_batches;
+  std::string pipeline_schedule = "1f1b";
+  std::optional<int> chunks;
   std::optional<int> batch;
   std::string per_device_batch;  // one number; a list for compare
   int accumulate = 1;
@@ -86,6 +90,11 @@ void add_compare_flags(Command& command, TrainingFlags& flags);
 // ranks.
 void add_training_flag(Command& command, TrainingFlags& flags, std::string_view name);
 void add_rank_flags(Command& command, RankFlags& flags);
+
+// Reads --schedule gpipe, 1f1b and interleaved as --pipeline-schedule, which has room for a
+// learning rate's beside it, and --stages as --devices where those are not said. Throws
+// Error{Usage} for two schedules, and for --stages without as many devices.
+void settle_pipeline_flags(TrainingFlags& flags);
 
 enum class Mode;      // tools/training/placement.h
 struct TrainingTask;  // tools/training/task.h

@@ -11,7 +11,7 @@ namespace {
 constexpr double kBaselineRows = 1e9;
 
 Mode mode_of(const FileRow& row) {
-  for (const Mode mode : {Mode::single, Mode::data_parallel}) {
+  for (const Mode mode : {Mode::single, Mode::data_parallel, Mode::pipeline}) {
     if (to_string(mode) == row.mode) return mode;
   }
   return Mode::ddp;

@@ -19,6 +19,7 @@
 #include "simulate/predict/step_work.h"
 #include "tools/report/row_table.h"
 #include "tools/report/trace_file.h"
+#include "tools/training/pipeline.h"
 
 namespace lockstep::tools {
 
@@ -45,6 +46,18 @@ constexpr Assumption kWorse = {0.9, 0.75, 2, {3, 2}, 2};
 
 constexpr std::size_t kNameWidth = 14;  // of mode and devices together
 
+// The cut that the engine makes (tools/training/pipeline.h).
+std::vector<std::size_t> parts_of(const PredictionTask& task, std::size_t num_parts) {
+  const PipelineLayers layers = pipeline_layers(task.run.step.layers);
+  const bool is_known = std::ranges::any_of(layers.costs, [](double cost) { return cost > 0; });
+  if (!is_known) return {};  // of an old file
+  std::vector<std::size_t> parts;
+  for (const std::size_t i : plan::balanced_parts(layers.costs, num_parts)) {
+    parts.push_back(layers.first[i]);
+  }
+  return parts;
+}
+
 predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& change,
                                    Strategy strategy, std::size_t devices, std::size_t batch,
                                    const Assumption& assumption) {
@@ -68,7 +81,11 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.bucket_byte_limits = {
       static_cast<std::size_t>(std::min(task.first_bucket_mib, bucket) * kMebibyte),
       static_cast<std::size_t>(bucket * kMebibyte)};
-  options.num_micro_batches = std::min(batch, kMicroBatchesPerDevice * devices);
+  options.schedule = task.schedule;
+  options.num_chunks = task.chunks;
+  options.num_micro_batches = plan::fitting_micro_batches(
+      task.schedule, devices, task.micro_batches.value_or(kMicroBatchesPerDevice * devices), batch);
+  if (strategy == Strategy::pipeline) options.parts = parts_of(task, devices * task.chunks);
   const std::size_t shares =
       predict::is_data_parallel(strategy) ? devices : options.num_micro_batches;
   options.num_accumulated = std::min(task.accumulate, batch);  // one device, as without the change
@@ -174,7 +191,10 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
         std::ranges::find(task.strategies, Strategy::pipeline) != task.strategies.end();
     require(!has_pipeline || !task.net, ErrorCode::Usage, "--strategy",
             "a pipeline needs the net's layers: use --workload");
-    if (has_pipeline) predict::require_layer_for_each(devices, task.run.step.layers.size());
+    if (has_pipeline) {
+      predict::require_layer_for_each(devices * task.chunks,
+                                      pipeline_layers(task.run.step.layers).costs.size());
+    }
     for (const WhatIf& change : changes) {
       const bool is_left_out = has_batches && change.batch == 0;
       require(is_left_out || task.accumulate == 1 ||

@@ -55,6 +55,10 @@ struct PredictionTask {
   predict::RankKind ranks = predict::RankKind::threads;  // for a machine that was measured
   predict::StepOptions::Input input = predict::StepOptions::Input::ready;
   std::size_t accumulate = 1;  // micro-batches that each device's rows are cut into
+  // Of a pipeline; no number of micro-batches: four for each stage.
+  plan::PipelineSchedule schedule = plan::PipelineSchedule::gpipe;
+  std::optional<std::size_t> micro_batches = {};
+  std::size_t chunks = 1;
 };
 
 // Rows per step over all devices: from the change, else from the run, else from the net for each

@@ -72,7 +72,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepStatistics, num_steps, median, p90)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThinnedLosses, steps_per_point, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainingResult, num_steps, epoch_seconds, final_loss, losses,
                                    epoch_accuracy, epoch_validation_loss, breakdown,
-                                   step_statistics, comm_overlap, busy_fraction, peak_bytes,
+                                   step_statistics, comm_overlap, bubble, busy_fraction, peak_bytes,
                                    comm_bytes_per_step)
 
 nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask& task) {
@@ -124,7 +124,8 @@ TrainingFlags read_flags(const std::string& path) {
 }
 
 void write_row(const std::string& path, const RunRow& row) {
-  nlohmann::json json{{"is_cuda", row.placement.devices[0].type == DeviceType::cuda},
+  nlohmann::json json{{"mode", to_string(row.placement.mode)},
+                      {"is_cuda", row.placement.devices[0].type == DeviceType::cuda},
                       {"devices", nlohmann::json::array()},
                       {"physical_devices", num_physical_devices(row.placement)},
                       {"threads", row.threads_per_device},
@@ -143,7 +144,7 @@ void write_row(const std::string& path, const RunRow& row) {
 RunRow read_row(const std::string& path) {
   const nlohmann::json json = nlohmann::json::parse(read_text_file(path, "compare"));
   RunRow row;
-  row.placement = {Mode::ddp,
+  row.placement = {parse_mode(json.at("mode").get<std::string>()),
                    devices_of(json.at("is_cuda") ? DeviceType::cuda : DeviceType::cpu,
                               json.at("devices").get<std::vector<int>>()),
                    json.at("physical_devices").get<std::size_t>()};

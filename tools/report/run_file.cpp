@@ -12,6 +12,7 @@
 #include "tools/report/host_info.h"
 #include "tools/report/row_file.h"
 #include "tools/report/step_statistics.h"
+#include "tools/training/pipeline.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
@@ -93,6 +94,10 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
     json["slow_motion"] = result.acted->factor;
     json["topology"] = result.acted->topology;
   }
+  if (row.bubble_formula) {
+    json["bubble"] = {{"measured", nullptr}, {"formula", *row.bubble_formula}};
+    if (result.bubble) json["bubble"]["measured"] = *result.bubble;
+  }
   if (result.breakdown) add_breakdown(json, result);
   json["comm_bytes_per_device_per_step"] = result.comm_bytes_per_step;
   json["peak_bytes"] = result.peak_bytes;
@@ -130,6 +135,8 @@ RunRow planned_row(const TrainingTask& task, DevicePlacement placement) {
   if (task.slow_motion) row.placement.num_physical = row.placement.devices.size();
   row.threads_per_device = runtime::threads_per_device();
   row.batch = task.batch;
+  if (task.pipeline)
+    row.bubble_formula = bubble_formula(*task.pipeline, row.placement.devices.size());
   row.epoch_rows = std::min(task.data->train.num_rows(), task.num_steps * task.batch);
   return row;
 }

@@ -20,6 +20,7 @@ struct RunRow {
   std::size_t epoch_rows = 1;      // rows of an epoch
   double max_abs_weight_diff = 0;  // of the final weights against one device with the same batches
   std::optional<Verdict> verdict;  // absent if the row was not judged
+  std::optional<double> bubble_formula;  // of a pipeline
   // True if another process used the devices meanwhile; absent if unknown.
   std::optional<bool> contended = false;
 

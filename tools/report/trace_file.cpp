@@ -19,9 +19,10 @@ trace::ChromeTraceOptions chrome_options(const DevicePlacement& placement) {
   const std::vector<int> tracks = tracks_of(placement);
   for (std::size_t i = 0; i < placement.devices.size(); ++i) {
     const std::string device = lockstep::to_string(placement.devices[i]);
-    options.process_names[tracks[i]] = placement.mode == Mode::ddp
-                                           ? fmt::format("rank {} on {}", i, device)
-                                           : fmt::format("device {}", device);
+    options.process_names[tracks[i]] =
+        placement.mode == Mode::pipeline ? fmt::format("stage {} on {}", i, device)
+        : has_ranks(placement.mode)      ? fmt::format("rank {} on {}", i, device)
+                                         : fmt::format("device {}", device);
   }
   return options;
 }

@@ -13,6 +13,7 @@
 #include "tools/report/status_line.h"
 #include "tools/report/trace_file.h"
 #include "tools/report/workload.h"
+#include "tools/training/pipeline.h"
 #include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
@@ -75,7 +76,8 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
 }
 
 bool needs_recording(const TrainingFlags& flags) {
-  return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_folder.empty();
+  return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_folder.empty() ||
+         flags.parallel == "pipeline";  // for its bubble
 }
 
 TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask& task,
@@ -118,6 +120,8 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   } else if (!task.is_text()) {
     fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy());
   }
+  const std::string bubble = bubble_text(task, row.placement.devices.size(), row.result.bubble);
+  if (!bubble.empty()) fmt::print(out, "{}\n", wrap(bubble));
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
   if (!flags.save_path.empty()) {
     nn::save_weights(flags.save_path, row.result.weights, saved_metadata(task));

@@ -68,15 +68,15 @@ struct CapturedSteps {
 
 // Adds up, over this rank's part of the test rows, what `judge` says of logits and labels.
 template <typename Judge>
-double judge_test_rows(const TrainingTask& task, const RankModel& model, std::size_t num_ranks,
+double judge_test_rows(const TrainingTask& task, const LocalModels& models, const RankModel& model,
                        const Judge& judge) {
   const data::LabelledRows& test = task.data->test;
   data::SamplerOptions options;
   options.num_samples = test.num_rows();
   options.batch_size = test.is_text() ? task.batch : 1024;
   options.windows = test.windows();
-  options.rank = static_cast<std::size_t>(model.rank);
-  options.world_size = num_ranks;
+  options.rank = models.shard_of(model);
+  options.world_size = models.num_shards();
   options.shuffle = data::Shuffle::off;
   data::DataLoader loader(
       std::shared_ptr<const data::LabelledRows>(task.data, &test),
@@ -87,7 +87,9 @@ double judge_test_rows(const TrainingTask& task, const RankModel& model, std::si
   double sum = 0;
   while (const std::optional<data::Batch> batch = loader.next()) {
     if (batch->labels.num_elements() == 0) continue;
-    sum += judge((*model.inner)(Variable(batch->x)), batch->labels);
+    const Variable logits =
+        models.pipeline ? models.pipeline->evaluate(batch->x) : (*model.inner)(Variable(batch->x));
+    if (logits.defined()) sum += judge(logits, batch->labels);
   }
   model.inner->train();
   return sum;
@@ -98,7 +100,7 @@ template <typename Judge>
 double mean_over_test(const TrainingTask& task, const LocalModels& models, const Judge& judge) {
   double sum = 0;
   for (const RankModel& model : models.ranks) {
-    sum += judge_test_rows(task, model, models.num_ranks, judge);
+    sum += judge_test_rows(task, models, model, judge);
   }
   const data::LabelledRows& test = task.data->test;
   return models.sum_over_ranks({sum})[0] /
@@ -117,15 +119,6 @@ double measure_validation_loss(const TrainingTask& task, const LocalModels& mode
                          Logits::consume)
         .item();
   });
-}
-
-// A copy of the weights that later runs do not change.
-nn::StateDict copy_weights(const nn::Module& model) {
-  nn::StateDict copy;
-  for (const auto& [name, tensor] : nn::state_dict(model)) {
-    copy.emplace_back(name, tensor.to(Device{}).clone());
-  }
-  return copy;
 }
 
 // What an optimizer keeps for a parameter's padding is zero, and in no checkpoint.
@@ -148,7 +141,7 @@ class TrainingLoop {
         curve_(task.num_steps - std::min(task.first_step(), task.num_steps)) {
     for (const RankModel& model : models.ranks) {
       optimizers_.push_back(make_optimizer(task, model));
-      loaders_.push_back(make_loader(task, model, models.num_ranks));
+      loaders_.push_back(make_loader(task, models, model));
       losses_.emplace_back(
           [this, local = losses_.size()](const StepLoss& loss) { take(loss, local); });
     }
@@ -170,8 +163,8 @@ class TrainingLoop {
       result_.findings = checks_->findings();
     }
     if (log_) log_->commit();
+    if (is_first_ || models_.pipeline) result_.weights = weights();
     if (is_first_) {
-      result_.weights = copy_weights(*models_.first().inner);
       require_finite(result_.weights, task_.num_steps,
                      checks_ ? "the run cannot be judged" : "nothing is saved");
     }
@@ -207,19 +200,52 @@ class TrainingLoop {
   // On rank 0, after the step that makes `step_` of them.
   void keep_checkpoint() {
     const bool is_due = step_ % task_.checkpoints->every == 0 || step_ == task_.num_steps;
-    if (!is_due || !is_first_) return;
+    if (!is_due || (!is_first_ && !models_.pipeline)) return;
     drain_losses();  // a loss that is not finite ends the run before it is kept
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "checkpoint");
-    const RankModel& model = models_.first();
     Checkpoint checkpoint{.step = step_,
                           .settings = task_.settings,
                           .bucket_order = bucket_order(models_),
-                          .model = copy_weights(*model.inner)};
-    const auto parameters = named_parameters(*optimizers_[0], *model.inner);
+                          .model = weights(),
+                          .optimizer = optimizer_states()};
+    if (is_first_) write_checkpoint(*task_.checkpoints, checkpoint);
+  }
+
+  // Messages to rank 0 of a pipeline are no step's.
+  nn::StateDict weights() const {
+    const trace::UncountedScope no_part_of_a_step({models_.first().rank});
+    return models_.copy_weights();
+  }
+
+  // By parameter; of a pipeline those of all stages, on rank 0.
+  std::vector<std::pair<std::string, optim::Optimizer::State>> optimizer_states() const {
+    std::vector<std::pair<std::string, optim::Optimizer::State>> states;
+    const auto parameters = named_parameters(*optimizers_[0], *models_.first().inner);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      checkpoint.optimizer.emplace_back(parameters[i].first, optimizers_[0]->state(i));
+      states.emplace_back(parameters[i].first, optimizers_[0]->state(i));
     }
-    write_checkpoint(*task_.checkpoints, checkpoint);
+    if (!models_.pipeline) return states;
+    const trace::UncountedScope no_part_of_a_step({models_.first().rank});
+    nn::StateDict mine;
+    for (const auto& [name, state] : states) {
+      mine.emplace_back(name, Tensor::empty({0}, DType::float32, Device{}));
+      for (const Tensor& tensor : state.tensors) mine.emplace_back(name, tensor);
+    }
+    std::vector<std::pair<std::string, optim::Optimizer::State>> all;
+    for (const nn::StateDict& stage : models_.pipeline->gather(mine)) {
+      bool is_new = false;
+      for (const auto& [name, tensor] : stage) {
+        if (tensor.num_elements() > 0) {
+          if (is_new) all.back().second.tensors.push_back(tensor);
+          continue;
+        }
+        // What an earlier stage holds, too, is the same there.
+        is_new = std::ranges::none_of(
+            all, [&name = name](const auto& state) { return state.first == name; });
+        if (is_new) all.push_back({name, {step_, {}}});
+      }
+    }
+    return all;
   }
 
   void run_epoch(std::size_t epoch) {
@@ -336,14 +362,9 @@ class TrainingLoop {
     return has_log_ || (captured_ ? observer_.lines_every > 0 : has_line());
   }
 
-  // Every rank has the same gradients, and so the same norm.
   Tensor clip_or_measure_norm() const {
-    const double most = task_.optimizer.clip_norm.value_or(std::numeric_limits<double>::infinity());
-    Tensor norm;
-    for (const RankModel& model : models_.ranks) {
-      norm = optim::clip_grad_norm_on_device(model.inner->parameters(), most);
-    }
-    return norm;
+    return models_.clip_gradients(
+        task_.optimizer.clip_norm.value_or(std::numeric_limits<double>::infinity()));
   }
 
   // Once the graph is captured, nothing here but the launch happens on the host.
@@ -359,8 +380,10 @@ class TrainingLoop {
     return step.output;
   }
 
-  // In bitwise mode the loss is the sum over all ranks already.
-  bool is_loss_global() const { return task_.summation == Summation::bitwise; }
+  // In bitwise mode, and of a pipeline, the loss is the sum over all rows already.
+  bool is_loss_global() const {
+    return task_.summation == Summation::bitwise || models_.pipeline != nullptr;
+  }
 
   std::size_t rows_of_loss(const data::Batch& batch) const {
     return is_loss_global() ? batch.num_global_rows * task_.data->train.labels_per_row()

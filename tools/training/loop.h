@@ -71,6 +71,7 @@ struct TrainingResult {
   std::optional<trace::StepBreakdown> breakdown;    // of rank 0's median step
   StepStatistics step_statistics;                   // over the steps of all ranks
   std::vector<std::optional<double>> comm_overlap;  // per device; see step_statistics.h
+  std::optional<double> bubble;                     // of a pipeline; see pipeline.h
   std::vector<double> busy_fraction;                // per device: share of the steps' time
   std::vector<std::size_t> peak_bytes;              // per device
   std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device

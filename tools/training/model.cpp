@@ -7,11 +7,14 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/models.h"
+#include "engine/nn/state_dict.h"
+#include "engine/optim/clip_grad_norm.h"
 #include "engine/parallel/bitwise/micro_shards.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/plan/scatter.h"
 #include "engine/runtime/device_span.h"
+#include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
 
 namespace lockstep::tools {
@@ -164,6 +167,25 @@ std::vector<double> LocalModels::sum_over_ranks(const std::vector<double>& numbe
   return total.to_vector<double>();
 }
 
+nn::StateDict LocalModels::copy_weights() const {
+  if (pipeline) return pipeline->gather_state();
+  nn::StateDict copy;
+  for (const auto& [name, tensor] : nn::state_dict(*first().inner)) {
+    copy.emplace_back(name, tensor.to(Device{}).clone());
+  }
+  return copy;
+}
+
+// Ranks of DDP have the same gradients, and so the same norm.
+Tensor LocalModels::clip_gradients(double max_norm) const {
+  if (pipeline) return pipeline->clip_gradients(max_norm);
+  Tensor norm;
+  for (const RankModel& model : ranks) {
+    norm = optim::clip_grad_norm_on_device(model.inner->parameters(), max_norm);
+  }
+  return norm;
+}
+
 std::vector<Device> LocalModels::devices() const {
   std::vector<Device> all;
   for (const RankModel& rank : ranks) {
@@ -198,6 +220,16 @@ LocalModels make_rank_model(const TrainingTask& task, Device device,
   LocalModels models;
   models.num_ranks = static_cast<std::size_t>(communicator.world_size());
   models.communicator = &communicator;
+  if (task.pipeline) {
+    models.pipeline = std::make_unique<parallel::PipelineStage>(make_model(task, device),
+                                                                communicator, *task.pipeline);
+    const std::shared_ptr<nn::Module>& tensors = models.pipeline->tensors();
+    models.ranks.push_back({communicator.rank(), tensors, tensors, {device}});
+    runtime::logical_device(device)
+        .memory()
+        .reset_peak();  // the whole model was there for a moment
+    return models;
+  }
   const std::shared_ptr<nn::Module> model = make_model(task, device);
   models.ranks.push_back({communicator.rank(), model, model, {device}});
   // These messages are sent once, not in every step, so they do not count.
@@ -256,11 +288,11 @@ std::vector<nn::NamedParameter> named_parameters(const optim::Optimizer& optimiz
   return ordered;
 }
 
-std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const RankModel& model,
-                                              std::size_t num_ranks) {
+std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const LocalModels& models,
+                                              const RankModel& model) {
   return std::make_unique<data::DataLoader>(
       std::shared_ptr<const data::LabelledRows>(task.data, &task.data->train),
-      make_sampler(task, num_ranks, static_cast<std::size_t>(model.rank)),
+      make_sampler(task, models.num_shards(), models.shard_of(model)),
       data::DataLoaderOptions{.device = model.devices[0],
                               .dtype = task.dtype,
                               .row_shape = task.model_data().row,
@@ -274,6 +306,11 @@ std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModel
   const auto compute = [&](std::size_t local) {
     const data::Batch& batch = batches[local];
     thread_context().first_row = batch.global_offset;
+    if (models.pipeline) {
+      losses[local] = models.pipeline->run_step(batch.x, batch.labels, batch.global_offset,
+                                                weight_of_loss(task, 1, batch), sum_loss);
+      return;
+    }
     losses[local] =
         task.summation == Summation::bitwise
             ? bitwise_gradients(task, models, batch)

@@ -1,5 +1,5 @@
-// The models that one thread trains: one device's, DataParallel's, one rank's of DDP, or, where a
-// step is captured as a graph, the replicas of all ranks.
+// The models that one thread trains: one device's, DataParallel's, one rank's of DDP, a stage of a
+// pipeline, or, where a step is captured as a graph, the replicas of all ranks.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include "engine/nn/module.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/replica_group.h"
+#include "engine/parallel/pipeline/pipeline_stage.h"
 #include "tools/training/placement.h"
 #include "tools/training/task.h"
 
@@ -17,22 +18,33 @@ namespace lockstep::tools {
 
 struct RankModel {
   int rank = 0;
-  std::shared_ptr<nn::Module> inner;    // which has the parameters
+  std::shared_ptr<nn::Module> inner;    // which has the parameters; of a pipeline its stage's
   std::shared_ptr<nn::Module> wrapped;  // what forward() is called on: the inner model itself,
                                         // DataParallel or Ddp around it
   std::vector<Device> devices;          // of this rank: several only under DataParallel
 };
 
 struct LocalModels {
-  std::vector<RankModel> ranks;                      // that this thread drives
-  std::size_t num_ranks = 1;                         // of the whole run
-  comm::Communicator* communicator = nullptr;        // to the ranks of other threads or processes
-  std::unique_ptr<parallel::ReplicaGroup> replicas;  // where this thread drives all ranks of DDP
+  std::vector<RankModel> ranks;                       // that this thread drives
+  std::size_t num_ranks = 1;                          // of the whole run
+  comm::Communicator* communicator = nullptr;         // to the ranks of other threads or processes
+  std::unique_ptr<parallel::ReplicaGroup> replicas;   // where this thread drives all ranks of DDP
+  std::unique_ptr<parallel::PipelineStage> pipeline;  // this rank's stage
 
   const RankModel& first() const { return ranks[0]; }
   std::vector<Device> devices() const;  // of all these ranks
   // Adds up numbers that each thread has for its ranks. All of them call it.
   std::vector<double> sum_over_ranks(const std::vector<double>& numbers) const;
+  // How many ranks share the rows of a batch: the stages of a pipeline all take the whole.
+  std::size_t num_shards() const { return pipeline ? 1 : num_ranks; }
+  std::size_t shard_of(const RankModel& model) const {
+    return pipeline ? 0 : static_cast<std::size_t>(model.rank);
+  }
+  // The whole model's weights on rank 0, which later steps do not change; of a pipeline nothing
+  // elsewhere. All ranks call it.
+  nn::StateDict copy_weights() const;
+  // Clips the gradients of all ranks together, and returns their norm before.
+  Tensor clip_gradients(double max_norm) const;
 };
 
 // With the task's weights, on the device.
@@ -42,7 +54,8 @@ std::shared_ptr<nn::Module> make_model(const TrainingTask& task, Device device);
 // by bit. Rank 0's model holds the result.
 LocalModels make_models(const TrainingTask& task, const DevicePlacement& placement);
 
-// One rank of DDP. Every rank calls it. REQUIRES: the communicator outlives the model.
+// One rank of DDP, or a stage of the task's pipeline. Every rank calls it.
+// REQUIRES: the communicator outlives the model.
 LocalModels make_rank_model(const TrainingTask& task, Device device,
                             comm::Communicator& communicator);
 
@@ -57,8 +70,8 @@ std::vector<nn::NamedParameter> named_parameters(const optim::Optimizer& optimiz
                                                  const nn::Module& model);
 
 // The rows of this rank, epoch by epoch, on its first device.
-std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const RankModel& model,
-                                              std::size_t num_ranks);
+std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const LocalModels& models,
+                                              const RankModel& model);
 
 // Forward and backward of one step, micro-batch after micro-batch: leaves gradients in the
 // parameters' grad().

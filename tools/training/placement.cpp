@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <set>
 
@@ -114,16 +115,22 @@ std::string describe_gpus(const std::vector<Device>& devices) {
 
 }  // namespace
 
+namespace {
+constexpr std::array<std::string_view, 4> kModes = {"single", "dp", "ddp", "pipeline"};
+}
+
 std::string_view to_string(Mode mode) {
-  switch (mode) {
-    case Mode::single:
-      return "single";
-    case Mode::data_parallel:
-      return "dp";
-    case Mode::ddp:
-      return "ddp";
-  }
-  return "unknown";
+  return kModes[static_cast<std::size_t>(mode)];
+}
+
+Mode parse_mode(std::string_view name) {
+  const auto found = std::ranges::find(kModes, name);
+  require(found != kModes.end(), ErrorCode::Usage, "mode", "unknown mode '{}'", name);
+  return static_cast<Mode>(found - kModes.begin());
+}
+
+bool has_ranks(Mode mode) {
+  return mode == Mode::ddp || mode == Mode::pipeline;
 }
 
 DeviceType resolve_device_type(const TrainingFlags& flags) {
@@ -196,7 +203,7 @@ std::string describe_devices(const std::vector<Device>& devices) {
 std::vector<int> tracks_of(const DevicePlacement& placement) {
   std::vector<int> tracks;
   for (const Device device : placement.devices) {
-    tracks.push_back(placement.mode == Mode::ddp ? static_cast<int>(tracks.size()) : device.index);
+    tracks.push_back(has_ranks(placement.mode) ? static_cast<int>(tracks.size()) : device.index);
   }
   return tracks;
 }
@@ -213,6 +220,7 @@ std::size_t num_physical_devices(const DevicePlacement& placement) {
 
 std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {
   const std::size_t num_devices = placement.devices.size();
+  if (placement.mode == Mode::pipeline) return 0;
   if (task.sampler == Sampler::torch && placement.mode == Mode::ddp) return 0;
   const std::size_t rows = task.rows_of_full_batch();
   if (task.summation == Summation::plain) {

@@ -13,10 +13,14 @@
 
 namespace lockstep::tools {
 
-enum class Mode { single, data_parallel, ddp };
+enum class Mode { single, data_parallel, ddp, pipeline };
 
-// "single", "dp", "ddp", as in the run file.
+// "single", "dp", "ddp", "pipeline", as in the run file. Throws Error{Usage} for another one.
 std::string_view to_string(Mode mode);
+Mode parse_mode(std::string_view name);
+
+// Each device has a rank of its own, a thread or a process.
+bool has_ranks(Mode mode);
 
 struct DevicePlacement {
   Mode mode = Mode::single;

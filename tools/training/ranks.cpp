@@ -16,6 +16,7 @@
 #include "simulate/slow_motion/acted_link.h"
 #include "tools/report/status_line.h"
 #include "tools/report/trace_file.h"
+#include "tools/training/pipeline.h"
 #include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
@@ -41,9 +42,10 @@ class MemoryWatch {
 
 // Adds the breakdown of the first track's median step, what the steps of all tracks have in common,
 // and how busy each track was and how well it hid its communication.
-void take_times(const trace::Recording& recording, const std::vector<int>& tracks,
-                TrainingResult& result) {
+void take_times(const TrainingTask& task, const trace::Recording& recording,
+                const std::vector<int>& tracks, TrainingResult& result) {
   if (recording.spans.empty()) return;
+  if (task.pipeline && tracks.size() > 1) result.bubble = measured_bubble(recording, tracks);
   result.breakdown = trace::median_step(recording.spans, tracks.front());
   std::vector<trace::StepBreakdown> all_steps;
   for (const int track : tracks) {
@@ -59,11 +61,12 @@ void take_times(const trace::Recording& recording, const std::vector<int>& track
 TrainingResult train_models(const TrainingTask& task, const DevicePlacement& placement,
                             const TrainingObserver& observer) {
   // Spans of the caller belong to rank 0, or to the device that holds the parameters.
-  const trace::TrackScope track(placement.mode == Mode::ddp ? 0 : placement.devices[0].index);
+  const trace::TrackScope track(has_ranks(placement.mode) ? 0 : placement.devices[0].index);
   return run_loop(task, make_models(task, placement), observer);
 }
 
-// One rank of DDP, whether it is a thread or a process. Rank 0's result is the run's.
+// One rank of DDP or of a pipeline, whether it is a thread or a process. Rank 0's result is the
+// run's.
 TrainingResult train_rank(const TrainingTask& task, Device device, comm::Communicator& communicator,
                           const TrainingObserver& observer) {
   return run_loop(task, make_rank_model(task, device, communicator), observer);
@@ -92,14 +95,14 @@ TrainingResult train_threads(const TrainingTask& task, const DevicePlacement& pl
 TrainingResult run_here(const TrainingTask& task, const DevicePlacement& placement,
                         const TrainingObserver& observer) {
   const bool is_graph = task.launching == TrainingTask::Launching::graph;
-  return placement.mode == Mode::ddp && !is_graph ? train_threads(task, placement, observer)
-                                                  : train_models(task, placement, observer);
+  return has_ranks(placement.mode) && !is_graph ? train_threads(task, placement, observer)
+                                                : train_models(task, placement, observer);
 }
 
 TrainingResult train_here(const TrainingTask& task, const DevicePlacement& placement,
                           const TrainingObserver& observer) {
   require(placement.mode != Mode::single || placement.devices.size() == 1, ErrorCode::Usage,
-          "train", "{} devices need --parallel dp or ddp", placement.devices.size());
+          "train", "{} devices need --parallel dp, ddp or pipeline", placement.devices.size());
   const std::vector<MemoryWatch> memory(placement.devices.begin(), placement.devices.end());
   trace::reset_collective_counts();
   TrainingResult result = run_here(task, placement, observer);
@@ -110,7 +113,7 @@ TrainingResult train_here(const TrainingTask& task, const DevicePlacement& place
     result.comm_bytes_per_step =
         std::max(result.comm_bytes_per_step, trace::collective_bytes_of(track) / result.num_steps);
   }
-  take_times(trace::collect(), tracks, result);
+  take_times(task, trace::collect(), tracks, result);
   return result;
 }
 
@@ -201,7 +204,7 @@ JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObs
     recordings.push_back(unpack_recording(bytes));
   }
   result.recording = merge_recordings(std::move(recordings));
-  take_times(result.recording, tracks, result.result);
+  take_times(task, result.recording, tracks, result.result);
   return result;
 }
 

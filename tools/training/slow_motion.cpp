@@ -28,7 +28,7 @@ slow_motion::MachineOptions machine_options(const TrainingTask& task,
   options.topology = task.slow_motion->topology;
   for (const Device device : placement.devices) options.devices.push_back(device.index);
   options.tracks =
-      placement.mode == Mode::ddp ? slow_motion::Tracks::ranks : slow_motion::Tracks::devices;
+      has_ranks(placement.mode) ? slow_motion::Tracks::ranks : slow_motion::Tracks::devices;
   return options;
 }
 
@@ -166,8 +166,8 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
     const trace::IntervalSet kernels = device_times(recording, [&](const trace::Span& span) {
       return span.rank == track && slow_motion::is_kernel(span);
     });
-    // In ddp each rank begins its steps when it can; DataParallel's devices share the same steps.
-    const bool has_own_steps = placement.mode == Mode::ddp;
+    // Each rank begins its steps when it can; DataParallel's devices share the same steps.
+    const bool has_own_steps = has_ranks(placement.mode);
     const std::vector<trace::Span> steps =
         punctual(has_own_steps ? steps_of(recording, track, late) : first_steps);
     const int track_of_steps = has_own_steps ? track : tracks[0];

@@ -16,6 +16,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
+#include "engine/parallel/pipeline/pipeline_stage.h"
 #include "engine/parallel/sync_batch_norm.h"
 #include "tools/cli/training_flags.h"
 #include "tools/training/checkpoint.h"
@@ -54,6 +55,7 @@ struct TrainingTask {
   Sampler sampler = Sampler::exact;
   Summation summation = Summation::plain;
   parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all
+  std::optional<parallel::PipelineOptions> pipeline;                  // of its rows (pipeline.h)
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
   std::optional<CheckpointPlan> checkpoints;

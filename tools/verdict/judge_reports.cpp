@@ -81,6 +81,7 @@ void RankChecks::judge_parts(const std::vector<Report>& reports, std::vector<Fin
     std::int64_t next = 0;
     for (std::size_t rank = 0; rank < reports.size(); ++rank) {
       const Seen& seen = reports[rank].seen[i];
+      if (models_.pipeline) next = 0;  // each stage has the whole batch
       if (seen.num_rows > 0 && seen.offset != next) {
         found.push_back({"rows", step, static_cast<int>(rank), "all",
                          fmt::format("the shard begins at row {} of the global batch, and those "
@@ -106,7 +107,7 @@ void RankChecks::judge_gradient(std::size_t step, const Report& report,
   }
   findings_.gradient_checks.push_back({step, report.gradient_error});
   if (report.gradient_error <= findings_.gradient_limit) return;
-  found.push_back({"gradients", step, 0, names_[static_cast<std::size_t>(report.parameter)],
+  found.push_back({"gradients", step, 0, all_names_[static_cast<std::size_t>(report.parameter)],
                    fmt::format("relative error {:.3g} against one device's gradient on the same "
                                "weights and rows, limit {:.0e}",
                                report.gradient_error, findings_.gradient_limit)});

@@ -151,15 +151,16 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
     names_.push_back(name);
     weight_decays_.push_back(reference_weight_decay(task.optimizer, parameter.shape()));
   }
+  const std::shared_ptr<nn::Module> model =
+      models.pipeline ? make_model(task, Device{}) : models.first().inner;
+  for (const auto& [name, parameter] : model->named_parameters()) all_names_.push_back(name);
   findings_.gradient_limit =
       gradient_limit(task.dtype, devices_[0].type, kernels::matmul_precision());
   findings_.num_first_steps = std::min(kFirstSteps, task.num_steps);
 }
 
 void RankChecks::before_step(std::size_t step) {
-  if (step == 0 && models_.first().rank == 0) {
-    initial_ = keep(nn::state_dict(*models_.first().inner));
-  }
+  if (step == 0) initial_ = weights();
   for (std::size_t i = 0; i < locals_.size() && is_read(step); ++i) {
     Local& local = locals_[i];
     local.before = state_of(i, Elements::few);
@@ -212,13 +213,38 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
   if (step + 1 == findings_.num_first_steps || step + 1 == task_.num_steps) keep_weights(step + 1);
 }
 
+KeptTensors RankChecks::weights() const {
+  if (models_.pipeline) {
+    const trace::UncountedScope no_part_of_a_step({models_.first().rank});
+    return keep(models_.copy_weights());
+  }
+  if (models_.first().rank != 0) return {};
+  return keep(nn::state_dict(*models_.first().inner));
+}
+
+KeptTensors RankChecks::whole(std::size_t step, const KeptTensors& mine) {
+  if (!models_.pipeline) return mine;
+  KeptTensors all;
+  for (const nn::StateDict& stage : models_.pipeline->gather(to_state_dict(mine))) {
+    for (const auto& [name, values] : keep(stage)) {
+      const auto found = std::ranges::find(all, name, &KeptTensors::value_type::first);
+      if (found == all.end()) {
+        all.emplace_back(name, values);
+      } else if (!same_bits(found->second, values)) {
+        find(0, "replicas", step, name, "the stages that share it hold other bits");
+      }
+    }
+  }
+  return all;
+}
+
 void RankChecks::keep_weights(std::size_t num_steps) {
+  const KeptTensors now = weights();
   if (models_.first().rank != 0) return;
-  const KeptTensors weights = keep(nn::state_dict(*models_.first().inner));
-  findings_.movement = largest_difference(initial_, weights).value;
+  findings_.movement = largest_difference(initial_, now).value;
   if (num_steps != findings_.num_first_steps) return;
   findings_.first_movement = findings_.movement;
-  findings_.first_weights = weights;
+  findings_.first_weights = now;
 }
 
 void RankChecks::look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch) {
@@ -305,9 +331,13 @@ void RankChecks::find_difference(std::size_t local, std::size_t step, const Kept
 RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
   Local& mine = locals_[local];
   Report report;
+  const KeptTensors before = whole(step, mine.before);
+  const KeptTensors run_gradients = whole(step, mine.gradients);
+  whole(step, mine.after);
   for (const auto& [list, kept] :
        {std::pair(&report.before, &mine.before), std::pair(&report.gradients, &mine.gradients),
         std::pair(&report.after, &mine.after)}) {
+    if (models_.pipeline) break;  // its stages hold different things
     for (const auto& [name, values] : *kept) list->push_back(digest(values));
   }
   report.seen = std::exchange(mine.seen, {});
@@ -319,22 +349,19 @@ RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
   }
   if (models_.ranks[local].rank != 0 || !is_exact_) return report;
   const std::vector<std::size_t> rows = global_rows(step);
-  const std::size_t num_parts = task_.accumulate * std::max(models_.num_ranks, devices_.size());
+  const std::size_t num_parts =
+      models_.pipeline ? models_.pipeline->plan().num_micro_batches
+                       : task_.accumulate * std::max(models_.num_ranks, devices_.size());
   const ReferenceGradient reference =
-      reference_gradient(task_, devices_[0], mine.before, step / task_.steps_per_epoch(), rows,
+      reference_gradient(task_, devices_[0], before, step / task_.steps_per_epoch(), rows,
                          (rows.size() + num_parts - 1) / num_parts);
   std::vector<std::vector<double>> gradients;
-  std::vector<std::string> names;
-  for (const auto& [name, parameter] : models_.ranks[local].inner->named_parameters()) {
-    names.push_back(name);
-    gradients.push_back(values_of(mine.gradients, name));
-  }
+  for (const std::string& name : all_names_) gradients.push_back(values_of(run_gradients, name));
   const std::vector<double> errors = gradient_errors(gradients, reference);
   const auto worst = std::ranges::max_element(
       errors, [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
   report.gradient_error = *worst;
-  const std::string& name = names[static_cast<std::size_t>(worst - errors.begin())];
-  report.parameter = static_cast<double>(std::ranges::find(names_, name) - names_.begin());
+  report.parameter = static_cast<double>(worst - errors.begin());
   const bool is_finite = std::ranges::all_of(reference.sizes, [](double s) { return s < kHuge; });
   report.loss = is_finite ? reference.mean_loss : std::nan("");
   return report;

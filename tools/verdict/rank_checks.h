@@ -27,6 +27,9 @@
 // checks change nothing in it. On a GPU, where reading stops the device, and in slow motion, rows
 // and elements are only looked at in the steps that are checked as a whole.
 //
+// The stages of a pipeline hold a part each: what they held goes to rank 0, where it is the whole,
+// and a parameter that two of them hold must be the same on both.
+//
 // All ranks call every function at the same points and get the same results. Under --sampler torch
 // the ranks train on other numbers than one device, so rows, loss and gradients are not compared.
 // Once the loss has exploded, nothing is judged any more.
@@ -117,6 +120,9 @@ class RankChecks {
 
   Seen& seen(std::size_t local, std::size_t step);
   KeptTensors state_of(std::size_t local, Elements elements) const;
+  // Of a pipeline all stages', on rank 0; all ranks call these.
+  KeptTensors weights() const;
+  KeptTensors whole(std::size_t step, const KeptTensors& mine);
   void keep_weights(std::size_t num_steps);
   std::vector<std::size_t> global_rows(std::size_t step);
 
@@ -150,6 +156,7 @@ class RankChecks {
   const bool is_exact_;
   const bool is_cheap_;                // true if reading tensors in every step is cheap
   std::vector<std::string> names_;     // of the parameters, in the optimizer's order: by groups
+  std::vector<std::string> all_names_;  // of the whole model's parameters, in its order
   std::vector<double> weight_decays_;  // by name
   std::vector<Local> locals_;          // by local rank
   KeptTensors initial_;                // rank 0's weights

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <span>
 
@@ -10,6 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/state_dict.h"
+#include "engine/optim/clip_grad_norm.h"
 #include "engine/plan/collective_plan.h"
 #include "engine/runtime/device_span.h"
 
@@ -28,12 +31,9 @@ std::vector<double> costs_of(const std::vector<PipelineLayer>& layers) {
   return costs;
 }
 
-// "forward 3b": of a micro-batch in a chunk.
-const char* name_of(const char* pass, const plan::PipelinePlan& plan,
-                    const plan::PipelineWork& work) {
-  if (!trace::recording()) return pass;
-  const std::string chunk(plan.num_chunks > 1 ? 1 : 0, static_cast<char>('a' + work.chunk % 26));
-  return trace::intern(fmt::format("{} {}{}", pass, work.micro_batch, chunk));
+// Of a span.
+const char* name_of(const plan::PipelinePlan& plan, const plan::PipelineWork& work) {
+  return trace::recording() ? trace::intern(plan::describe(plan, work)) : "";
 }
 
 // Shapes travel as a row's number of dimensions and sizes.
@@ -179,7 +179,7 @@ void PipelineStage::forward(Step& step, const plan::PipelineWork& work) {
                          : Variable(take(step, {Pass::forward, part, i}), RequiresGrad::yes);
   {
     const runtime::WorkSpan span(kept.input.value().stream(), trace::Lane::compute,
-                                 trace::Category::forward, name_of("forward", plan_, work));
+                                 trace::Category::forward, name_of(plan_, work));
     kept.output = run_part(part, kept.input);
     if (part + 1 == plan_.num_parts()) {
       kept.output = step.loss(kept.output, step.rows_of(step.labels, i));
@@ -201,7 +201,7 @@ void PipelineStage::backward(Step& step, const plan::PipelineWork& work) {
   const Kept kept = std::move(step.kept.extract({work.chunk, i}).mapped());
   {
     const runtime::WorkSpan span(grad.stream(), trace::Lane::compute, trace::Category::backward,
-                                 name_of("backward", plan_, work));
+                                 name_of(plan_, work));
     kept.output.backward(grad);
   }
   if (part > 0) send(step, {Pass::backward, part - 1, i}, kept.input.grad());
@@ -274,6 +274,27 @@ void PipelineStage::add_shared_gradients() const {
       communicator_->send(parameter.grad(), stage);
     }
   }
+}
+
+Tensor PipelineStage::clip_gradients(double max_norm) const {
+  std::vector<Variable> counted;
+  std::vector<TensorView> views;
+  for (const Variable& parameter : tensors_->parameters()) {
+    const auto shared = std::ranges::find_if(
+        shared_, [&](const Shared& s) { return s.parameter.is_same(parameter); });
+    const bool counts = shared == shared_.end() || shared->stages[0] == static_cast<int>(rank_);
+    if (counts) counted.push_back(parameter);
+    if (parameter.grad().defined()) views.push_back(parameter.grad().view());
+    if (parameter.grad().defined()) parameter.grad().bump_version();
+  }
+  constexpr double kMeasures = std::numeric_limits<double>::infinity();
+  const double mine =
+      counted.empty() ? 0 : optim::clip_grad_norm_on_device(counted, kMeasures).item();
+  const double squares =
+      comm::reduce_number(mine * mine, comm::ReduceOp::sum, *communicator_, device_);
+  const Tensor norm = Tensor::full({}, std::sqrt(squares), DType::float64, device_);
+  if (max_norm < kMeasures) norm.backend().clip(norm.stream(), views, norm.view(), max_norm);
+  return norm;
 }
 
 // By messages, which have arrived before the other stages are done: nobody waits.

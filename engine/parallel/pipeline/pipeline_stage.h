@@ -67,6 +67,10 @@ class PipelineStage {
   Tensor run_step(const Tensor& x, const Tensor& labels, std::size_t first_row, double weight,
                   const MicroBatchLoss& loss);
 
+  // optim::clip_grad_norm_on_device() of all stages' gradients together. Waits for the device.
+  // Every rank calls it, and gets the same norm.
+  Tensor clip_gradients(double max_norm) const;
+
   // The model's output in evaluation, on the last stage; undefined on the others. Every rank calls
   // it, and it returns when all have done their part.
   Variable evaluate(const Tensor& x);

@@ -216,17 +216,24 @@ TEST(Step, APipelinePaysForItsSlowestPart) {
   EXPECT_THROW(predict_parts(8, 8, Workload{{work.layers[0], work.layers[1]}}), Error);
 }
 
-TEST(Step, PipelinePartsAreAsEvenAsLayersAllow) {
-  const auto layers = [](std::vector<double> seconds) {
-    std::vector<LayerWork> all;
-    for (const double value : seconds) all.push_back({"layer", value, 0});
-    return all;
-  };
-  using Parts = std::vector<std::size_t>;
-  EXPECT_EQ(balanced_parts(layers({1, 1, 1, 1}), 2), (Parts{0, 2, 4}));
-  EXPECT_EQ(balanced_parts(layers({4, 1, 1, 2}), 2), (Parts{0, 1, 4}));
-  EXPECT_EQ(balanced_parts(layers({9, 1, 1}), 3), (Parts{0, 1, 2, 3}));
-  EXPECT_EQ(balanced_parts(layers({1, 1, 9}), 3), (Parts{0, 1, 2, 3}));
+TEST(Step, APipelinesScheduleDecidesItsBubble) {
+  Workload work = workload();
+  work.optimizer_seconds = 0;
+  const Topology topology = find_topology("dgx1-v100");
+  Network network(topology);
+  StepOptions options;
+  options.strategy = Strategy::pipeline;
+  options.num_devices = 2;
+  options.num_micro_batches = 4;
+  const auto busy = [&] { return predict_step(network, work, options).busy_fraction; };
+  EXPECT_NEAR(busy(), 4.0 / 5, 1e-3);
+  options.schedule = plan::PipelineSchedule::one_forward_one_backward;
+  EXPECT_NEAR(busy(), 4.0 / 5, 1e-3);
+  options.schedule = plan::PipelineSchedule::interleaved;
+  options.num_chunks = 2;
+  EXPECT_NEAR(busy(), 8.0 / 9, 2e-3);
+  options.parts = {0, 1, 2, 3, work.layers.size()};  // the last part has most of the layers
+  EXPECT_LT(busy(), 0.8);
 }
 
 }  // namespace
