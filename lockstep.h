@@ -1,4 +1,4 @@
-// All of Lockstep that a program of one's own uses, in the order of its layers:
+// All of Lockstep that your own program uses, in the order of its layers:
 //
 //   #include <lockstep.h>            target_link_libraries(... lockstep::lockstep)
 //
@@ -13,7 +13,7 @@
 #include "engine/core/rng.h"
 #include "engine/core/shape.h"
 
-// Where the time of a step goes.
+// Tracing: how the time of a step is spent.
 #include "engine/trace/breakdown.h"
 #include "engine/trace/chrome_trace.h"
 #include "engine/trace/recorder.h"
@@ -42,7 +42,7 @@
 #include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
 
-// Models and what trains them.
+// Models and their training.
 #include "engine/nn/gpt.h"
 #include "engine/nn/image_layers.h"
 #include "engine/nn/layers.h"

@@ -32,7 +32,7 @@ CollectivePlan make_hierarchical(int world_size, std::size_t num_elements) {
   return hierarchical_all_reduce(one_host, num_elements);
 }
 
-// In the order of the enum.
+// In the enum's order.
 constexpr std::array<NamedPlan, 8> kPlans{{
     {AllReducePlan::automatic, "auto", make_automatic},
     {AllReducePlan::ring, "ring", ring_all_reduce},

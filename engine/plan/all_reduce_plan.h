@@ -39,26 +39,27 @@ AllReducePlan parse_all_reduce_plan(std::string_view name);
 // The plan that `automatic` stands for; never `automatic` itself.
 //   up to 8 ranks (one host): one_shot up to 4096 elements, two_shot above;
 //   more ranks: halving_doubling up to 65536 elements, ring above.
-// Why: small buffers are bound by the number of steps, large ones by the bytes. Within a host all
-// ranks reach each other directly, so two steps are enough; across hosts a rank should have few
-// partners, and a long ring hides its many steps only behind large chunks.
+// The reason: small buffers are limited by the number of steps, large ones by the bytes. Within a
+// host all ranks reach each other directly, so two steps are enough; across hosts a rank should
+// have few partners, and only large chunks hide the many steps of a long ring.
 AllReducePlan choose_all_reduce_plan(int world_size, std::size_t num_elements);
 
-// True when the plan adds the values of every element in the order of ranks, wherever the element
-// lies: then a buffer may be all-reduced part by part, and has the same bits as in one go.
+// True if the plan adds the values of every element in the order of ranks, wherever the element
+// lies. Then a buffer may be all-reduced part by part, with the same bits as in one go.
 bool sums_in_rank_order(AllReducePlan plan);
 
-// Every rank ends with the sum of all buffers, the same bits on all ranks.
-// Throws Error{Usage} when world_size < 1.
-// All ranks are on one host here.
+// Every rank ends with the sum of all buffers, with the same bits on all ranks. All ranks are on
+// one host.
+// Throws Error{Usage} if world_size < 1.
 CollectivePlan all_reduce_plan(AllReducePlan plan, int world_size, std::size_t num_elements);
 
-// The same for ranks on hosts (hierarchical.h); only the hierarchical plan asks where they are.
+// The same for ranks on several hosts (hierarchical.h); only the hierarchical plan uses their
+// places.
 CollectivePlan all_reduce_plan(AllReducePlan plan, std::span<const int> host_of_rank,
                                std::size_t num_elements);
 
-// The plans of the other collectives. Each picks an algorithm by the world size: up to 8 ranks
-// (one host) the direct one-step form, for more ranks the ring or the tree. n = world_size below.
+// The plans of the other collectives. Each picks an algorithm by the world size: up to 8 ranks (one
+// host) the direct one-step form, for more ranks the ring or the tree. n = world_size below.
 
 // Every rank ends with the root's buffer.
 // Cost: 1 step, the root sends n-1 buffers (flat_broadcast); or tree_broadcast's.

@@ -14,7 +14,7 @@
 namespace lockstep::plan {
 namespace {
 
-// A bucket while it is filled, or when it is closed.
+// A bucket while it is filled, and when it is closed.
 struct Draft {
   Bucket bucket;
   std::size_t payload_bytes = 0;  // without gaps

@@ -1,12 +1,13 @@
-// The bucket plan: which gradients are all-reduced together.
+// The bucket plan: decides which gradients are all-reduced together.
 //
-// One all-reduce per parameter pays its latency many times over; a single one for all of them can
+// One all-reduce per parameter pays the latency many times over; a single one for all of them can
 // only start when backward is done. Buckets lie between: parameters enter in the order in which
 // their gradients become ready, and a bucket is all-reduced while backward goes on.
 //
 // Rules: a bucket holds one (dtype, device); parameters are appended; a bucket closes when it holds
 // at least its limit of bytes. The first bucket of each (dtype, device) has the first limit, the
-// next one the second, and so on; the last limit stays. What is still open at the end closes too.
+// next one the second, and so on; later ones have the last limit. Buckets that are still open at
+// the end close too.
 //
 // Source: compute_bucket_assignment_by_size in PyTorch's torch/csrc/distributed/c10d/reducer.cpp.
 #pragma once
@@ -21,7 +22,7 @@
 
 namespace lockstep::plan {
 
-// The facts about a parameter that the plan needs.
+// The plan's facts about a parameter.
 struct BucketParameter {
   std::size_t num_elements = 0;
   DType dtype = DType::float32;
@@ -41,7 +42,7 @@ struct Bucket {
   DType dtype = DType::float32;
   Device device;
   std::vector<BucketSlot> slots;  // in the order in which they were appended
-  std::size_t num_elements = 0;   // of the bucket's buffer, gaps for alignment included
+  std::size_t num_elements = 0;   // of the bucket's buffer, including gaps for alignment
 
   std::size_t num_bytes() const { return num_elements * size_of(dtype); }
   std::vector<std::size_t> parameters() const;
@@ -59,7 +60,8 @@ struct BucketPlan {
 struct BucketOptions {
   std::vector<std::size_t> byte_limits = {std::size_t{1} << 20, std::size_t{25} << 20};
   // Every slot begins at a multiple of this many bytes; a power of two. 1: packed. The gaps count
-  // in num_elements and are all-reduced too (fill them with zeros once), but not for the limits.
+  // in num_elements and are all-reduced too (fill them with zeros once), but they do not count for
+  // the limits.
   std::size_t alignment_bytes = 1;
 };
 
@@ -67,8 +69,8 @@ struct BucketOptions {
 std::vector<std::size_t> reverse_order(std::size_t num_parameters);
 
 // order holds every index into parameters once, in the order in which they enter.
-// Throws Error{Usage} when it does not, when byte_limits is empty, or when alignment_bytes is no
-// power of two; Error{Shape} when a bucket's bytes are above kMaxSize (core/shape.h).
+// Throws Error{Usage} if it does not, if byte_limits is empty, or if alignment_bytes is not a power
+// of two; Error{Shape} if a bucket's bytes are above kMaxSize (core/shape.h).
 BucketPlan bucket_plan(std::span<const BucketParameter> parameters,
                        std::span<const std::size_t> order, const BucketOptions& options = {});
 

@@ -39,7 +39,7 @@ void require_rank(const CollectivePlan& plan, int rank) {
           "rank must be in [0, {}), found {}", plan.world_size, rank);
 }
 
-// Sums of transfer sizes, grouped by the rank that a member names.
+// Sums of transfer sizes, by the rank in this member.
 std::vector<std::size_t> totals(const CollectivePlan& plan, int Transfer::*rank_member) {
   std::vector<std::size_t> sums(static_cast<std::size_t>(plan.world_size), 0);
   for (const Step& step : plan.steps) {
@@ -70,7 +70,7 @@ std::size_t max_elements_sent(const CollectivePlan& plan) {
   return std::ranges::max(totals(plan, &Transfer::from_rank));
 }
 
-// How a collective plan is printed.
+// Prints a collective plan.
 
 std::string to_string(const CollectivePlan& plan, std::size_t element_size) {
   std::string text;

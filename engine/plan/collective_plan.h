@@ -1,14 +1,14 @@
 // A collective operation as a value: which rank sends which chunk to whom, step by step.
 //
-// A plan is made by a pure function (ring.h, tree.h, ...), holds no memory, thread or device, and
-// has three readers: the communicator runs it, the tutorials print it, and its steps tell what it
-// costs on a topology.
+// A plan is made by a pure function (ring.h, tree.h, ...), and holds no memory, thread or device.
+// It has three readers: the communicator runs it, the tutorials print it, and its steps give its
+// cost on a topology.
 //
-// The meaning of a step: all its transfers happen at once, so every read sees the values from
-// before the step; what a rank both sends and overwrites in it, an executor has to copy first. When
-// a rank receives several `add` transfers for the same chunk in one step, the result is the sum
-// over its own value and all senders' values in the order of their ranks, so that ranks that add
-// the same values get the same bits.
+// All transfers of a step happen at once, so every read sees the values from before the step; if a
+// rank sends and overwrites a chunk in one step, an executor has to copy it first. If a rank
+// receives several `add` transfers for the same chunk in one step, the result is the sum of its own
+// value and all senders' values in the order of their ranks, so that ranks that add the same values
+// get the same bits.
 #pragma once
 
 #include <cstddef>
@@ -26,21 +26,21 @@ struct Chunk {
   bool operator==(const Chunk&) const = default;
 };
 
-// True when an element belongs to both. An empty chunk overlaps nothing.
+// True if some element belongs to both. An empty chunk overlaps nothing.
 inline bool overlaps(Chunk a, Chunk b) {
   return a.count > 0 && b.count > 0 && a.offset < b.end() && b.offset < a.end();
 }
 
-// Number `index` of the num_chunks consecutive chunks that cover num_elements as evenly as
-// possible: the first num_elements % num_chunks chunks have one element more than the others.
-// 10 elements in 4 chunks: 3, 3, 2, 2. REQUIRES: index < num_chunks.
+// Chunk `index` of num_chunks consecutive chunks that cover num_elements as evenly as possible: the
+// first num_elements % num_chunks chunks have one element more than the others. 10 elements in 4
+// chunks: 3, 3, 2, 2. REQUIRES: index < num_chunks.
 Chunk even_chunk(std::size_t num_elements, std::size_t num_chunks, std::size_t index);
 
 // The even chunks first ... last - 1 as one range. REQUIRES: first <= last <= num_chunks.
 Chunk even_chunks(std::size_t num_elements, std::size_t num_chunks, std::size_t first,
                   std::size_t last);
 
-// "[48, 64)": the first element and the one behind the last.
+// "[48, 64)": the first element and the one after the last.
 std::string to_string(Chunk chunk);
 
 enum class Combine {
@@ -65,8 +65,8 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// Every rank holds a buffer of num_elements. No transfer is empty, and no step is without
-// transfers: a plan for one rank or for no elements has no steps.
+// Every rank holds a buffer of num_elements. No transfer is empty and no step lacks transfers, so a
+// plan for one rank or for no elements has no steps.
 struct CollectivePlan {
   std::string name;
   int world_size = 1;
@@ -82,14 +82,14 @@ std::size_t num_steps(const CollectivePlan& plan);
 std::size_t elements_sent(const CollectivePlan& plan, int rank);
 std::size_t elements_received(const CollectivePlan& plan, int rank);
 
-// The total of the rank that sends most: the one that all others wait for.
+// The total of the rank that sends most, for which all others wait.
 std::size_t max_elements_sent(const CollectivePlan& plan);
 
-// A text for people: a line per transfer, step by step, with bytes of element_size per element,
-// and each rank's totals at the end.
+// A text for people: one line per transfer, step by step, with element_size bytes per element, and
+// each rank's totals at the end.
 std::string to_string(const CollectivePlan& plan, std::size_t element_size);
 
-// Collects the transfers of a plan while an algorithm goes through its steps.
+// Collects the transfers of a plan while an algorithm walks through its steps.
 class PlanBuilder {
  public:
   // Throws Error{Usage} when world_size < 1.
@@ -97,7 +97,7 @@ class PlanBuilder {
 
   void begin_step(std::string label);
 
-  // Puts a transfer into the current step; an empty chunk is left out.
+  // Adds a transfer to the current step; an empty chunk is left out.
   // REQUIRES: begin_step was called.
   void copy(int from_rank, int to_rank, Chunk chunk);
   void add(int from_rank, int to_rank, Chunk chunk);
@@ -105,7 +105,7 @@ class PlanBuilder {
   // Appends another plan's steps. REQUIRES: the same world size and number of elements.
   void append(const CollectivePlan& part);
 
-  // The plan, without steps that move nothing. The builder is used up.
+  // The plan, without steps that move nothing. The builder cannot be used afterwards.
   CollectivePlan finish();
 
  private:
@@ -115,11 +115,11 @@ class PlanBuilder {
 // Throws Error{Usage} unless 0 <= root < world_size.
 void require_root(const std::string& operation, int world_size, int root);
 
-// A step seen from the rank that writes, which is how an executor runs it:
-// one chunk of one rank's buffer, and all ranks that send to it in this step.
+// A step from the view of the rank that writes, which is how an executor runs it: one chunk of one
+// rank's buffer, and all ranks that send to it in this step.
 //   copy: exactly one sender; chunk = sender's chunk.
-//   add:  chunk = the sum of the senders' and the own values, added up in the order of ranks; the
-//         own rank takes its place in that order: rank 1 with senders {0, 2} gets (v0 + v1) + v2.
+//   add:  chunk = the sum of the senders' and the own values in the order of ranks; the own rank
+//         takes its place in that order: rank 1 with senders {0, 2} gets (v0 + v1) + v2.
 struct Write {
   Chunk chunk;
   Combine combine = Combine::copy;
@@ -128,8 +128,8 @@ struct Write {
   bool operator==(const Write&) const = default;
 };
 
-// All that `rank` receives in this step, by rising offset. The chunks of a valid plan's writes do
-// not overlap.
+// Everything that `rank` receives in this step, in rising order of offsets. The chunks of a valid
+// plan's writes do not overlap.
 std::vector<Write> writes_of_rank(const Step& step, int rank);
 
 // Throws Error{Usage}, naming plan, step and transfer, unless every rank exists, no rank sends to
@@ -137,29 +137,29 @@ std::vector<Write> writes_of_rank(const Step& step, int rank);
 // overlap (several adds to the same chunk from different ranks are one write).
 void require_valid(const CollectivePlan& plan);
 
-// A plan as one rank sees it: per step, the chunks that it sends and those that it receives. This
-// is what a communicator carries out.
+// A plan as one rank sees it: for each step, the chunks that it sends and those that it receives. A
+// communicator carries this out.
 struct RankSchedule {
   struct Send {
     int to_rank = 0;
     Chunk chunk;
   };
   struct Step {
-    std::vector<Send> sends;       // by rising offset, so that a pair agrees on the order
-    std::vector<Write> receives;   // by rising offset
-    bool overwrites_sent = false;  // it receives what it also sends: the same chunks
+    std::vector<Send> sends;       // in rising order of offsets, so that a pair agrees on the order
+    std::vector<Write> receives;   // in rising order of offsets
+    bool overwrites_sent = false;  // it receives chunks that it also sends
   };
 
-  std::vector<Step> steps;  // those of the plan; some are empty for this rank
+  std::vector<Step> steps;  // the plan's steps; some are empty for this rank
   std::size_t num_elements_sent = 0;
 };
 
-// Throws Error{Usage} when the plan is not valid or the rank is outside it.
+// Throws Error{Usage} if the plan is not valid or the rank is outside it.
 RankSchedule rank_schedule(const CollectivePlan& plan, int rank);
 
-// The interpreter runs a plan on plain vectors, one rank after the other: the meaning of a plan in
-// twenty lines. Tests check plans with it, tutorials show what each step does to the buffers.
-// buffers[rank][element]
+// The interpreter runs a plan on plain vectors, one rank after the other: it defines the meaning of
+// a plan in twenty lines. Tests check plans with it, and tutorials show what each step does to the
+// buffers. It uses buffers[rank][element].
 using RankBuffers = std::vector<std::vector<double>>;
 
 // Does one step: all reads see the buffers from before it.
@@ -167,7 +167,7 @@ using RankBuffers = std::vector<std::vector<double>>;
 void interpret_step(const Step& step, RankBuffers& buffers);
 
 // Does all steps of a plan.
-// Throws Error{Usage} when the plan is not valid (require_valid), or when the buffers are not
+// Throws Error{Usage} if the plan is not valid (require_valid), or if the buffers are not
 // world_size vectors of num_elements.
 void interpret(const CollectivePlan& plan, RankBuffers& buffers);
 

@@ -18,7 +18,7 @@ struct Group {
   int rank_of(int member) const { return member < num_extra ? 2 * member + 1 : member + num_extra; }
 
   // The part that `member` still sums after it has exchanged over the distances 1, 2, ... distance
-  // / 2: each time the member whose bit is set keeps the upper half.
+  // / 2: at each distance the member whose bit is set keeps the upper half.
   Chunk kept(int member, int distance) const {
     std::size_t first = 0;
     auto count = static_cast<std::size_t>(num_members);

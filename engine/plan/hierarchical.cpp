@@ -9,7 +9,7 @@
 namespace lockstep::plan {
 namespace {
 
-// The ranks of each host, in rising order; hosts in the order of their first ranks.
+// The ranks of each host, in rising order; hosts are in the order of their first ranks.
 std::vector<std::vector<int>> ranks_by_host(std::span<const int> host_of_rank) {
   std::vector<int> hosts;
   std::vector<std::vector<int>> ranks;

@@ -21,8 +21,8 @@ namespace lockstep::plan {
 
 inline constexpr std::size_t kNumMicroShards = 8;
 
-// The gradients of micro-shard `from` (and of all that was added to it before) are added to those
-// of micro-shard `into`.
+// Micro-shard `from`'s gradients, including everything that was added to them before, are added to
+// those of micro-shard `into`.
 struct MicroShardAddition {
   std::size_t level = 0;  // 0: neighbours, 1: pairs of pairs, 2: halves
   std::size_t into = 0;
@@ -48,12 +48,12 @@ struct MicroShardPlan {
 // Throws Error{Usage} unless num_devices is 1, 2, 4 or 8.
 MicroShardPlan micro_shard_plan(std::size_t num_rows, std::size_t num_devices);
 
-// The 7 additions of the tree in the order in which they are done: level by level. The sum ends in
-// micro-shard 0.
+// The 7 additions of the tree in the order in which they are done: level by level. The sum ends up
+// in micro-shard 0.
 std::vector<MicroShardAddition> micro_shard_additions();
 
-// Those of them that happen inside one device, in terms of its own micro-shards
-// 0 ... shards_per_device - 1. Throws Error{Usage} unless shards_per_device is 1, 2, 4 or 8.
+// The additions that happen inside one device, numbered by its own micro-shards 0 ...
+// shards_per_device - 1. Throws Error{Usage} unless shards_per_device is 1, 2, 4 or 8.
 std::vector<MicroShardAddition> micro_shard_additions_inside(std::size_t shards_per_device);
 
 // A line per micro-shard with its rows and device, then the additions, level by level, each marked

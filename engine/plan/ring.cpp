@@ -7,7 +7,7 @@
 namespace lockstep::plan {
 namespace {
 
-// Chunk number `index`, counted around the ring: -1 is the last chunk.
+// Chunk `index`, counted around the ring: -1 is the last chunk.
 Chunk ring_chunk(int world_size, std::size_t num_elements, int index) {
   const int wrapped = (index % world_size + world_size) % world_size;
   return even_chunk(num_elements, static_cast<std::size_t>(world_size),

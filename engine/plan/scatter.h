@@ -15,7 +15,7 @@
 
 namespace lockstep::plan {
 
-// Part number `index`, for the device at that place: rows offset ... offset + size - 1.
+// Part `index`, for the device at that place: rows offset ... offset + size - 1.
 struct ScatterPart {
   std::size_t index = 0;
   std::size_t offset = 0;
@@ -24,10 +24,10 @@ struct ScatterPart {
   bool operator==(const ScatterPart&) const = default;
 };
 
-// The parts lie behind each other and cover all rows: gathering them in order gives the batch back.
+// The parts are consecutive and cover all rows: gathering them in order gives the batch back.
 struct ScatterPlan {
   std::size_t num_rows = 0;     // the size of the dimension that is cut
-  std::size_t num_devices = 0;  // that were asked for
+  std::size_t num_devices = 0;  // as asked for
   std::vector<ScatterPart> parts;
 
   std::size_t num_idle_devices() const { return num_devices - parts.size(); }
@@ -35,11 +35,11 @@ struct ScatterPlan {
 };
 
 // Cuts num_rows for num_devices. 0 rows make num_devices empty parts, as torch.chunk does.
-// Throws Error{Usage} when num_devices is 0.
+// Throws Error{Usage} if num_devices is 0.
 ScatterPlan scatter_plan(std::size_t num_rows, std::size_t num_devices);
 
 // Cuts a tensor along dim; the shape of a part is shape.with(dim, part.size).
-// Throws Error{Shape} when the shape has no such dim: "cannot split 4-D input along dim 5".
+// Throws Error{Shape} if the shape has no such dim: "cannot split 4-D input along dim 5".
 ScatterPlan scatter_plan(const Shape& shape, std::size_t dim, std::size_t num_devices);
 
 // "10 rows on 4 devices" and a line per part: "  device 0: rows [0, 3), 3 rows"; idle devices are

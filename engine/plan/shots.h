@@ -1,8 +1,8 @@
-// One-shot: every rank reads all others' whole buffers and adds it all up by itself.
+// One-shot: every rank reads all others' whole buffers and adds them up by itself.
 //
-// One step, so the lowest latency; but n-1 times the buffer per rank, so only for small buffers.
-// Every rank adds in the order of ranks, so all get the same bits. Each buffer is read while its
-// owner writes the result, so what is read is a copy made before.
+// It has one step, and so the lowest latency; but it moves n-1 times the buffer per rank, so it is
+// only for small buffers. Every rank adds in the order of ranks, so all get the same bits. Each
+// buffer is read while its owner writes the result, so ranks read a copy made before.
 //
 // Source: the one-shot custom all-reduce of TensorRT-LLM and vLLM. n = world_size below.
 #pragma once
@@ -17,14 +17,14 @@ CollectivePlan one_shot_all_reduce(int world_size, std::size_t num_elements);
 // Two-shot: reduce-scatter, then all-gather, each in one step in which every rank reads directly
 // from all others.
 //
-// The bytes of the ring in two steps instead of 2(n-1): the right choice for large buffers where
-// every rank reaches every other one equally well (threads of one process, GPUs behind NVSwitch).
-// Nothing that is read in a step is written in it, so both steps run in place.
+// It moves the bytes of the ring in two steps instead of 2(n-1): the right choice for large buffers
+// if every rank reaches every other one equally well (threads of one process, GPUs behind
+// NVSwitch). No step writes what it reads, so both steps run in place.
 //
 // Source: the two-shot custom all-reduce of TensorRT-LLM and vLLM. n = world_size below.
 
-// Ranks of which each may talk to every other one in a step, as those of one host do; more of them
-// go by the ring, the tree or halving-doubling, where a rank has few partners.
+// Up to so many ranks may all talk to each other in one step, as the ranks of one host do. More
+// ranks use the ring, the tree or halving-doubling, in which a rank has few partners.
 inline constexpr int kMaxDirectRanks = 8;
 
 // Rank r reads chunk r of all others and adds it to its own, in the order of ranks.
@@ -41,9 +41,9 @@ CollectivePlan two_shot_all_reduce(int world_size, std::size_t num_elements);
 // The naive all-reduce: every rank sends its buffer to one rank, which adds them up in the order of
 // ranks and sends the sum back to all.
 //
-// Two steps, but the root's link carries everything: with 8 ranks it moves 7 buffers in and 7 out
-// while the other links idle. It is what nn.DataParallel does with gradients (sum on device 0) and
-// parameters (broadcast from device 0), and the baseline that the other plans improve on.
+// It has two steps, but the root's link carries everything: with 8 ranks it moves 7 buffers in and
+// 7 out while the other links idle. nn.DataParallel does this with gradients (sum on device 0) and
+// parameters (broadcast from device 0), and the other plans improve on it.
 //
 // Source: the allreduce function of "Dive into Deep Learning", section 13.5.
 // n = world_size below.

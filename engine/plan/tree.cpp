@@ -35,14 +35,14 @@ struct Tree {
 
   int depth() const { return tree_depth(world_size); }
 
-  // The piece that is processed `age` steps after the pipeline began; empty where there is none.
+  // The piece that is processed `age` steps after the pipeline began; empty if there is none.
   Chunk piece(int age) const {
     if (age < 0 || static_cast<std::size_t>(age) >= num_pieces) return {};
     return even_chunk(num_elements, num_pieces, static_cast<std::size_t>(age));
   }
 };
 
-// Level l sends piece k up in step (depth - l) + k: the deepest level begins.
+// Level l sends piece k up in step (depth - l) + k, so the deepest level begins.
 void send_up(PlanBuilder& builder, const Tree& tree, int step) {
   for (int place = 1; place < tree.world_size; ++place) {
     builder.add(rank_at(place, tree.root, tree.world_size),
@@ -51,7 +51,7 @@ void send_up(PlanBuilder& builder, const Tree& tree, int step) {
   }
 }
 
-// Level l receives piece k from its parent in step (l - 1) + k: the root's children begin.
+// Level l receives piece k from its parent in step (l - 1) + k, so the root's children begin.
 void send_down(PlanBuilder& builder, const Tree& tree, int step) {
   for (int place = 1; place < tree.world_size; ++place) {
     builder.copy(rank_at(parent_of(place), tree.root, tree.world_size),

@@ -20,7 +20,7 @@ namespace lockstep::runtime {
 
 namespace {
 
-// 0: of the calling thread.
+// thread 0 means the calling thread.
 std::vector<int> cores_of(pid_t thread) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -67,15 +67,15 @@ void bind_as_caller(std::span<std::thread> threads) noexcept {
   }
 }
 
-// The read fails when the process has ended since its file was opened: a stream's buffer throws
-// then, which the operator catches.
+// Reading fails if the process has ended since its file was opened; the stream's buffer then
+// throws, which the operator catches.
 std::string read_process_file(pid_t process, const char* name, const std::filesystem::path& proc) {
   std::ostringstream text;
   text << std::ifstream(proc / std::to_string(process) / name, std::ios::binary).rdbuf();
   return text.str();
 }
 
-// From "4711 (a name) S 4700 ..."; the name may hold anything, also ") S 1".
+// Parses "4711 (a name) S 4700 ..."; the name may contain anything, even ") S 1".
 std::optional<pid_t> parent_of(pid_t process, const std::filesystem::path& proc) {
   const std::string text = read_process_file(process, "stat", proc);
   const std::size_t end = text.rfind(')');
@@ -90,13 +90,13 @@ std::optional<pid_t> parent_of(pid_t process, const std::filesystem::path& proc)
 namespace {
 
 constexpr double kLargestShareOfOthers = 0.05;
-// The kernel looks at a core a hundred times a second and counts for whoever runs: over a short
-// time that is a matter of luck.
+// The kernel looks at a core a hundred times a second and charges whoever runs, which over a short
+// time is a matter of luck.
 constexpr double kClockErrorSeconds = 0.06;
 constexpr double kShortestWait = 0.01;  // of the wall time
 
-// Adds up the lines of the cores that this process may use, without interrupts: those of its own
-// messages are among them.
+// Adds up the lines of the cores that this process may use, without interrupts, which include those
+// of its own messages.
 void read_cores(double& total_seconds, double& stolen_seconds) {
   const std::vector<int> usable = allowed_cores();
   const double tick = 1 / static_cast<double>(sysconf(_SC_CLK_TCK));
@@ -116,7 +116,7 @@ void read_cores(double& total_seconds, double& stolen_seconds) {
   }
 }
 
-// How long each thread of this process was ready and had no core, by its number.
+// How long each thread of this process was ready but had no core, by its number.
 std::map<int, double> waiting_seconds_of_threads() {
   std::map<int, double> seconds;
   std::error_code no_more;
@@ -158,7 +158,7 @@ void CoreProbe::sample() {
   read_cores(sample.total_seconds, sample.stolen_seconds);
   sample.own_seconds = own_cpu_seconds();
   sample.waiting_seconds = waiting_seconds_of_threads();
-  sample.waiting_seconds.merge(last_.waiting_seconds);  // a thread that ended keeps what it waited
+  sample.waiting_seconds.merge(last_.waiting_seconds);  // keeps ended threads' waits
   if (!first_) first_ = sample;
   last_ = std::move(sample);
 }

@@ -23,7 +23,7 @@ class PassedEvent final : public Event {
   std::int64_t time_ns_;
 };
 
-// Passes when the worker has finished as many tasks as it had been given.
+// It passes when the worker has finished as many tasks as it had been given.
 class WorkerEvent final : public Event {
  public:
   WorkerEvent(const WaitWord& finished, std::uint32_t target)
@@ -46,8 +46,8 @@ class WorkerEvent final : public Event {
   std::uint32_t target_;
 };
 
-// The calling thread: submitted work runs at once, events have always passed. Timed events are of a
-// modelled clock, where there is one.
+// The calling thread: submitted work runs at once, and events have always passed. If there is a
+// modelled clock, timed events follow it.
 class CallerStream final : public Stream {
  public:
   using Stream::Stream;
@@ -64,7 +64,7 @@ class CallerStream final : public Stream {
   void wait(std::shared_ptr<Event> event) override { event->wait(); }
 };
 
-// One worker thread, started with the first task.
+// One worker thread, which starts with the first task.
 class WorkerStream final : public Stream {
  public:
   WorkerStream(LogicalDevice& device, std::string name)

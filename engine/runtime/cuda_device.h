@@ -1,4 +1,4 @@
-// The seam to engine/runtime/cuda: what a logical CUDA device is made of. A build without CUDA
+// The interface to engine/runtime/cuda: the parts of a logical CUDA device. A build without CUDA
 // links no_cuda.cpp in its place.
 #pragma once
 
@@ -19,22 +19,22 @@ struct DeviceParts {
   std::unique_ptr<Stream> copy_stream;
 };
 
-// gpu: the physical GPU, by CUDA's ordinal. Throws Error{Cuda} when it cannot be used, and
+// gpu: the physical GPU, by CUDA's ordinal. Throws Error{Cuda} if it cannot be used, and
 // Error{Device} in a build without CUDA.
 DeviceParts make_cuda_parts(LogicalDevice& device, int gpu);
 
-// A pool of a GPU's memory. counted_in: the pool that a device has already, when this one stands
-// beside it; nullptr: none.
+// A pool of a GPU's memory. counted_in: the pool that the device already has, if this one is an
+// additional one; else nullptr.
 std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string description, int gpu,
                                                   MemoryPool* counted_in);
 
-// Host memory that the GPUs copy from and to without help of the CPU. Never destroyed.
-// Without CUDA: plain host memory.
+// Host memory that GPUs access without the CPU's help. Never destroyed. Plain host memory without
+// CUDA.
 MemoryPool& pinned_memory_pool();
 
-// Enqueues a copy on a stream of a CUDA device; either side is device memory of any GPU, or host
-// memory. Pageable host memory that is read has been read when the call returns; that is written
-// has been written then. Pinned memory must stay as it is until the copy is done.
+// Enqueues a copy on a stream of a CUDA device; each side is device memory of any GPU, or host
+// memory. Pageable host memory has been read or written when the call returns. Pinned memory must
+// stay unchanged until the copy is done.
 void copy_on_cuda_stream(Stream& stream, void* to, const void* from, std::size_t num_bytes);
 
 // One side of a copy: memory, and the device that it belongs to.
@@ -47,13 +47,13 @@ struct Destination {
   void* data;
 };
 
-// The copy follows all earlier work of both compute streams and comes before all later work of
-// both. The calling thread waits only where the CPU reads or writes: from the CPU until the bytes
-// have been taken, to the CPU until they have arrived. Between GPUs without peer access it goes
-// through the host. REQUIRES: at least one device is a CUDA device.
+// The copy follows all earlier work of both compute streams and precedes all their later work. The
+// calling thread waits only if the CPU reads or writes: from the CPU until the bytes have been
+// taken, to the CPU until they have arrived. Between GPUs without peer access it goes through the
+// host. REQUIRES: at least one device is a CUDA device.
 void copy_between(Destination to, Source from, std::size_t num_bytes);
 
-// Says whether copies from this host memory to the GPU go on after the call that started them.
+// True if copies from this host memory to the GPU continue after the call that started them.
 bool is_pinned(int gpu, const void* memory);
 
 // True once a logical CUDA device has been made.

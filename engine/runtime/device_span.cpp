@@ -16,7 +16,7 @@ struct Pending {
   trace::Span span;
   std::shared_ptr<Event> begin;
   std::shared_ptr<Event> end;
-  std::uint32_t recording;  // that was on when it began
+  std::uint32_t recording;  // the one that was on when it began
 };
 
 struct Queue {
@@ -29,7 +29,7 @@ Queue& queue() {
   return instance;
 }
 
-// So many may be pending before a thread that adds one looks for those that have passed.
+// If more are pending, a thread that adds one looks for those that have passed.
 constexpr std::size_t kLookAt = 64;
 
 void record(Pending pending) {
@@ -68,7 +68,7 @@ void DeviceSpan::close() noexcept {
       all.spans.pop_front();
     }
   } catch (const Error&) {
-    // The device failed; the operation that made it fail says so; its time has no meaning.
+    // The device failed. The failed operation reports it, and its time has no meaning.
   }
 }
 

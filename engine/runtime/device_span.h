@@ -1,11 +1,11 @@
-// Spans of what a GPU's stream does, in one timeline with the host's spans.
+// Spans of a GPU stream's work, in one timeline with the host's spans.
 //
 // A ScopedSpan (trace/span.h) on a thread that enqueues kernels times the enqueueing. A DeviceSpan
-// beside it times the work: an event before it and one after, turned into a span of thread
+// times the work itself, with one event before it and one after; they become a span of thread
 // kDeviceThread once both have passed. On the CPU, where the two are the same, it does nothing.
 //
-// How much of a device's memory is in use is sampled after each operation, and where a phase ends:
-// on a GPU by the host, whose order of asking for memory is what counts.
+// The memory in use is sampled after each operation, and at the end of a phase. For a GPU the host
+// does this, because the order of its allocations is what counts.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace lockstep::runtime {
 
 class DeviceSpan {
  public:
-  // Covers what is enqueued on the stream until the end of the scope. While nothing is recorded,
+  // Covers everything enqueued on the stream until the end of the scope. While nothing is recorded,
   // and while the stream's work goes into a graph, it costs a branch.
   DeviceSpan(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
              std::size_t num_bytes = 0) {
@@ -36,7 +36,7 @@ class DeviceSpan {
   DeviceSpan& operator=(const DeviceSpan&) = delete;
 
   void set_sequence(std::int64_t sequence) { span_.sequence = sequence; }
-  // Nothing is recorded of this span.
+  // Drops this span.
   void cancel() { begin_.reset(); }
 
  private:
@@ -50,13 +50,13 @@ class DeviceSpan {
   std::shared_ptr<Event> begin_;
 };
 
-// Records how much of the device's own memory is in use now, on the thread's track. Does nothing
-// while nothing is recorded; to ask for trace::recording() before saves the call.
+// Records the device's own memory in use now, on the thread's track. Does nothing while nothing is
+// recorded; checking trace::recording() first saves the call.
 void sample_memory(LogicalDevice& device);
 
-// The time of a thread that enqueues work, and of that work on its stream, under one name: a
-// ScopedSpan and a DeviceSpan in one. At its end the memory of the stream's device is sampled,
-// unless the work is on Lane::copy, which is between devices.
+// Times a thread that enqueues work, and that work on its stream, under one name: a ScopedSpan and
+// a DeviceSpan in one. At its end the memory of the stream's device is sampled, unless the work is
+// on Lane::copy, which connects two devices.
 class WorkSpan {
  public:
   WorkSpan(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
@@ -76,7 +76,7 @@ class WorkSpan {
     on_host_.set_sequence(sequence);
     on_device_.set_sequence(sequence);
   }
-  // Nothing is recorded of this span.
+  // Drops this span.
   void cancel() {
     on_host_.cancel();
     on_device_.cancel();
@@ -88,8 +88,8 @@ class WorkSpan {
   LogicalDevice* sampled_;
 };
 
-// Waits for all device spans that have ended and records them. Call it before trace::stop(): a span
-// of a recording that is over is forgotten.
+// Waits for all device spans that have ended and records them. Call it before trace::stop(),
+// because spans of a finished recording are forgotten.
 void record_device_spans();
 
 }  // namespace lockstep::runtime

@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::size_t kMaxDevices = std::max(kMaxCpuDevices, kMaxCudaDevices);
 
-// All devices, made when first named; read without the lock. Never destroyed: tensors in static
-// variables outlive everything that main() leaves behind.
+// All devices, made when first named; reading needs no lock. Never destroyed, because tensors in
+// static variables outlive main().
 struct Registry {
-  std::mutex mutex;  // of those who make a device
+  std::mutex mutex;  // held to make a device
   std::size_t threads_per_device = 1;
   std::array<std::atomic<LogicalDevice*>, kMaxDevices> cpu{};
   std::array<std::atomic<LogicalDevice*>, kMaxDevices> cuda{};
@@ -34,7 +34,7 @@ Registry& registry() {
   return instance;
 }
 
-// Throws unless there is such a device; returns its GPU, or kNoGpu.
+// Throws unless the device exists; returns its GPU, or kNoGpu.
 int gpu_of(Device device) {
   if (device.type == DeviceType::cpu) {
     require(device.index >= 0 && device.index < kMaxCpuDevices, ErrorCode::Device, "device",

@@ -1,7 +1,7 @@
-// Logical devices: what a name such as cpu:3 stands for.
+// Logical devices: the resources behind a name such as cpu:3.
 //
-// Each has its own memory pool, threads, compute, communication and copy stream, also where several
-// share one physical device. So a program written for eight devices runs, unchanged, on one.
+// Each has its own memory pool, threads, compute, communication and copy stream, even if several
+// share one physical device. So a program written for eight devices runs unchanged on one.
 #pragma once
 
 #include <atomic>
@@ -33,20 +33,21 @@ class LogicalDevice {
   Device device() const { return device_; }
   // The pool that new tensors come from.
   MemoryPool& memory() { return *current_memory_.load(std::memory_order_acquire); }
-  // The device's own, which counts what the others of the device hold.
+  // The device's own pool, which also counts the memory that its other pools hold.
   MemoryPool& own_memory() { return *memory_; }
-  // For blocks that any thread takes and that are ordered by events alone: its free blocks are free
-  // whatever the compute stream still does. It is never a graph's. On the CPU the device's own.
+  // For blocks that any thread takes and that only events order: its free blocks are free whatever
+  // the compute stream still does. It is never a graph's pool. On the CPU it is the device's own
+  // pool.
   MemoryPool& staging_memory() { return staging_memory_ ? *staging_memory_ : *memory_; }
   Stream& compute_stream() { return *compute_stream_; }
   Stream& comm_stream() { return *comm_stream_; }
   Stream& copy_stream() { return *copy_stream_; }
 
-  // The physical GPU that the device stands for (CUDA's ordinal), or kNoGpu.
+  // The physical GPU behind the device (CUDA's ordinal), or kNoGpu.
   int gpu() const { return gpu_; }
 
   // Lets new tensors come from another pool, which outlives them; nullptr: from the device's own
-  // again. REQUIRES: no other thread allocates on this device meanwhile.
+  // pool again. REQUIRES: no other thread allocates on this device meanwhile.
   void set_memory(MemoryPool* pool) {
     current_memory_.store(pool != nullptr ? pool : memory_.get(), std::memory_order_release);
   }
@@ -72,20 +73,20 @@ class LogicalDevice {
   Worker worker_;
 };
 
-// The device behind a name; it is made when it is first named.
-// Throws Error{Device} when there is none, and says which exist.
+// The device behind a name, made when it is first named.
+// Throws Error{Device} if there is none, and says which exist.
 LogicalDevice& logical_device(Device device);
 
-// How many logical devices a type offers: 64 for the CPU; for cuda as many as there are GPUs, or as
-// were declared.
+// The number of logical devices of a type: 64 for the CPU; for cuda the number of GPUs, or of
+// declared devices.
 int num_devices(DeviceType type);
 
-// Threads of every CPU device made from now on, and of those that exist. Default: 1.
+// Sets the threads of every CPU device, existing and future. Default: 1.
 // REQUIRES: no kernel is running.
 void set_threads_per_device(std::size_t num_threads);
 std::size_t threads_per_device();
 
-// How many cores this process may use (cpu_cores.h); at least 1.
+// The number of cores that this process may use (cpu_cores.h); at least 1.
 std::size_t num_cores();
 
 }  // namespace lockstep::runtime

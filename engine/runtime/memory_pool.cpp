@@ -15,10 +15,10 @@ namespace lockstep::runtime {
 namespace {
 
 // Block sizes: multiples of 64 up to 512 bytes, then eight sizes between one power of two and the
-// next, so at most 1/8 of a block is unused.
+// next, so that at most 1/8 of a block is unused.
 std::size_t block_size(std::size_t num_bytes) {
   if (num_bytes > std::size_t{1} << 60)
-    return num_bytes;  // rounding up would overflow; none has it
+    return num_bytes;  // rounding up would overflow; no system has that much
   const std::size_t rounded = std::max<std::size_t>(num_bytes, 1);
   const std::size_t granule =
       rounded <= 512 ? 64 : std::max<std::size_t>(64, std::bit_floor(rounded - 1) / 8);
@@ -139,7 +139,7 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 // Bytes of the machine's memory. Linux promises more than it has and kills the process that then
-// uses it; a request that can never be met is refused at once instead.
+// uses it, so an impossible request is refused at once.
 std::size_t physical_memory() {
   static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
                             static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -157,7 +157,7 @@ class HostMemoryPool final : public MemoryPool {
     if (num_bytes < kHugePage) return std::aligned_alloc(64, num_bytes);
     const std::size_t rounded = (num_bytes + kHugePage - 1) / kHugePage * kHugePage;
     void* data = std::aligned_alloc(kHugePage, rounded);
-    if (data) madvise(data, rounded, MADV_HUGEPAGE);  // advice: a refusal changes nothing
+    if (data) madvise(data, rounded, MADV_HUGEPAGE);  // only advice: a refusal changes nothing
     return data;
   }
   void system_release(void* data, std::size_t) override { std::free(data); }

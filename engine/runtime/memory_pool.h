@@ -1,8 +1,8 @@
 // Memory of one logical device, kept for reuse.
 //
 // Freed blocks stay in the pool, so a training step that looks like the last one allocates nothing.
-// Counts what tensors hold (current) and the most they ever held (peak), per logical device, also
-// where several share one physical device.
+// The pool counts the bytes that tensors hold (current) and the most that they ever held (peak),
+// per logical device, even if several share one physical device.
 #pragma once
 
 #include <cstddef>
@@ -17,54 +17,54 @@ namespace lockstep::runtime {
 
 struct MemoryStatistics {
   std::size_t current_bytes = 0;           // held by live blocks, and by pools counted in this one
-  std::size_t peak_bytes = 0;              // most of current_bytes since the last reset_peak()
+  std::size_t peak_bytes = 0;              // the most of current_bytes since the last reset_peak()
   std::size_t cached_bytes = 0;            // free, kept for reuse
   std::size_t num_allocations = 0;         // blocks given out
-  std::size_t num_system_allocations = 0;  // of these, how many the pool could not serve
+  std::size_t num_system_allocations = 0;  // blocks among these that the pool could not serve
 };
 
 class MemoryPool {
  public:
   struct Block {
     void* data = nullptr;
-    std::size_t num_bytes = 0;  // of the block; at least what was asked for
+    std::size_t num_bytes = 0;  // of the block; at least the requested size
   };
 
-  // counted_in: the pool whose current and peak bytes include this one's, and which outlives it; or
-  // nullptr.
+  // counted_in: a pool that outlives this one and whose current and peak bytes include this one's;
+  // or nullptr.
   explicit MemoryPool(MemoryPool* counted_in = nullptr) : counted_in_(counted_in) {}
   virtual ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   // At least num_bytes, aligned to 64 bytes, uninitialised.
-  // Throws Error{Device} when there is no memory: asked, free, peak and device are named, and
-  // nothing is lost.
+  // Throws Error{Device} if there is no memory; it names requested, free and peak bytes and the
+  // device. Nothing is lost.
   Block allocate(std::size_t num_bytes);
 
-  // Gives a block back. It is handed out again only when all of `uses` have passed.
+  // Gives a block back. It is given out again only when all of `uses` have passed.
   void release(Block block, std::vector<std::shared_ptr<Event>> uses = {});
 
   MemoryStatistics statistics() const;
-  // The peak is what is in use now, or at_least.
+  // Sets the peak to the bytes in use now, or to at_least if that is more.
   void reset_peak(std::size_t at_least = 0);
 
   // Returns free blocks to the system.
   void release_cached();
 
-  // From now on every block stays, also where memory runs out, and free blocks count as held: for a
-  // captured graph, whose launches use blocks that no tensor owns any more.
+  // From now on every block stays, even if memory runs out, and free blocks count as held. It is
+  // for a captured graph, whose launches use blocks that no tensor owns any more.
   void keep_blocks();
   // Ends keep_blocks().
   void let_blocks_go();
 
  protected:
-  // For the pools of devices that share the pool's physical memory: gives what they keep free back
-  // to the system. Called without the pool's lock, when the system has no memory left.
+  // For pools of devices that share physical memory: gives the other pools' free blocks back to the
+  // system. Called without the pool's lock, if the system has no memory left.
   virtual void release_others() {}
-  // Bytes that the system could still give; for messages.
+  // Bytes that the system could still give, for messages.
   virtual std::size_t free_bytes() const = 0;
-  // nullptr when the system has no memory left.
+  // nullptr if the system has no memory left.
   virtual void* system_allocate(std::size_t num_bytes) = 0;
   virtual void system_release(void* data, std::size_t num_bytes) = 0;
   virtual std::string description() const = 0;
@@ -78,7 +78,7 @@ class MemoryPool {
   // REQUIRES: mutex_ is held.
   void reclaim_passed();
   void release_cached_locked();
-  void tell_counted_in();  // after every change of what is held
+  void tell_counted_in();  // after every change of the held bytes
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> free_;  // by block size
@@ -86,7 +86,7 @@ class MemoryPool {
   MemoryStatistics statistics_;
   bool keeps_blocks_ = false;
   MemoryPool* const counted_in_;    // its mutex is taken after this one's
-  std::size_t num_bytes_told_ = 0;  // of this pool in counted_in_'s current bytes
+  std::size_t num_bytes_told_ = 0;  // this pool's share of counted_in_'s current bytes
 };
 
 // Host memory; blocks of 2 MiB and more ask for huge pages.

@@ -1,4 +1,4 @@
-// Stands for engine/runtime/cuda in a build without CUDA.
+// Replaces engine/runtime/cuda in a build without CUDA.
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/physical_gpus.h"

@@ -1,5 +1,5 @@
-// The GPUs of this machine, as CUDA shows them, and the logical devices that stand for them. Here
-// without CUDA's headers, so that everybody may ask.
+// The GPUs of this machine, as CUDA shows them, and the logical devices behind which they stand.
+// Declared here without CUDA's headers, so that any code may ask.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ struct PhysicalGpu {
   std::string pci_bus_id;  // "0000:3b:00.0"
 };
 
-// In CUDA's order; empty where there is none. Looked up once.
+// In CUDA's order; empty if there are none. Looked up once.
 const std::vector<PhysicalGpu>& physical_gpus();
 
-// Why physical_gpus() is empty, and what to do; empty where it is not. For a driver older than the
-// CUDA runtime it names both versions.
+// Why physical_gpus() is empty, and what to do about it; empty if it is not. For a driver older
+// than the CUDA runtime it names both versions.
 const std::string& no_gpu_reason();
 
-// True if GPU `from` reads and writes the memory of GPU `to` itself (CUDA ordinals), or both are
-// the same.
+// True if GPU `from` can access the memory of GPU `to` itself (CUDA ordinals), or both are the
+// same.
 bool has_peer_access(int from, int to);
 
 // The physical GPU behind each logical CUDA device (virtual_devices.cpp).
@@ -40,11 +40,11 @@ bool has_peer_access(int from, int to);
 inline constexpr int kMaxCudaDevices = 64;
 
 // "cuda:0*2,cuda:1" as {0, 0, 1}: the physical GPU of each logical device.
-// Throws Error{Usage} for words that mean nothing or GPUs beyond num_gpus; says what exists.
+// Throws Error{Usage} for words without meaning or GPUs beyond num_gpus; it says which exist.
 std::vector<int> parse_virtual_devices(std::string_view text, int num_gpus);
 
 // Declares the logical devices of this process; the same text again changes nothing.
-// Throws Error{Device} where there is no GPU, Error{State} once a CUDA device is in use.
+// Throws Error{Device} if there is no GPU, Error{State} once a CUDA device is in use.
 void set_virtual_devices(std::string_view text);
 
 // The physical GPU (CUDA ordinal) of cuda:0, cuda:1, ...; empty without a GPU.

@@ -1,6 +1,6 @@
-// A library that is loaded while the program runs: no build needs it, and a program starts, and
-// does all else, on a machine without it. It stays loaded until the process ends, as what it made
-// may be in use.
+// A library that is loaded while the program runs, so that builds do not need it, and a program
+// starts and does everything else on a machine without it. It stays loaded until the process ends,
+// because its objects may be in use.
 #pragma once
 
 #include <string>
@@ -21,21 +21,21 @@ struct SharedLibraryOptions {
 
 class SharedLibrary {
  public:
-  // Loads a library by name or path. Does not throw where that fails: see problem().
+  // Loads a library by name or path. Does not throw on failure: see problem().
   explicit SharedLibrary(std::string path, SharedLibraryOptions options = {});
 
   const std::string& path() const { return path_; }
   bool is_loaded() const { return handle_ != nullptr; }
-  // Why it is not loaded, in the loader's words, which name it; empty where it is.
+  // Why it is not loaded, in the loader's words, which name it; empty if it is loaded.
   const std::string& problem() const { return problem_; }
 
-  // Sets function to the one of this name, or to null where the library has none.
-  // REQUIRES: is_loaded(), here and below.
+  // Sets function to the one of this name, or to null if the library has none. REQUIRES:
+  // is_loaded(), here and below.
   template <typename Function>
   void find(const char* symbol, Function*& function) const {
     function = reinterpret_cast<Function*>(address_of(symbol));
   }
-  // The same, but a library that has none is an error (SharedLibraryOptions).
+  // The same, but throws if the library has none (SharedLibraryOptions).
   template <typename Function>
   void find_required(const char* symbol, Function*& function) const {
     find(symbol, function);

@@ -1,6 +1,6 @@
 // Moments of the machine's monotonic clock as plain numbers, which may be sent to other processes
-// of the machine and may lie in the future; how a thread sleeps exactly until one; and a clock
-// whose time is modelled.
+// of the machine and may lie in the future; exact sleep until such a moment; and a clock with
+// modelled time.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace lockstep::runtime {
 
-using Time = std::chrono::nanoseconds;  // since the epoch of the steady clock; or a length
+using Time = std::chrono::nanoseconds;  // since the epoch of the steady clock; or a duration
 
 inline Time now() {
   return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
 }
 
-// At most 30 years, since more does not fit into a Time.
+// At most 30 years, because more does not fit into a Time.
 inline Time from_seconds(double seconds) {
   return std::chrono::duration_cast<Time>(std::chrono::duration<double>(std::min(seconds, 1e9)));
 }
@@ -25,8 +25,8 @@ inline double to_seconds(Time time) {
   return std::chrono::duration<double>(time).count();
 }
 
-// While one lives, its thread wakes up when it asked for. The kernel may otherwise let it sleep 50
-// us longer.
+// While one lives, its thread wakes up exactly when it asked to. Otherwise the kernel may let it
+// sleep 50 us longer.
 class ExactSleep {
  public:
   ExactSleep();
@@ -40,17 +40,17 @@ class ExactSleep {
   int slack_;
 };
 
-// A clock for CPU devices: the timed events of their streams say by it when a device would have
-// done its work, as a GPU's say when it has.
+// A clock for CPU devices: timed events of their streams report when a device would have done its
+// work, as a GPU's events report when it has.
 class ModelledClock {
  public:
   virtual ~ModelledClock() = default;
-  // When the device would have done all that it was given, on trace::now_ns()'s clock.
+  // The time at which the device would have done all its work, on trace::now_ns()'s clock.
   virtual std::int64_t reached_ns(Device device) const = 0;
 };
 
-// From now on streams of the CPU make timed events (Stream::record_timed); nullptr: no longer. The
-// clock outlives its use.
+// From now on streams of the CPU make timed events (Stream::record_timed); nullptr ends that. The
+// clock must outlive its use.
 void set_modelled_clock(const ModelledClock* clock);
 
 }  // namespace lockstep::runtime

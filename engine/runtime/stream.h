@@ -22,12 +22,12 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual bool has_passed() const = 0;
-  // Blocks the calling thread; false if the deadline came first.
+  // Blocks the calling thread; returns false if the deadline came first.
   virtual bool wait(Deadline deadline = {}) const = 0;
-  // Blocks until it has passed or can pass no more. Leaves an error to be thrown by a later wait().
+  // Blocks until it has passed or never will. Leaves an error for a later wait() to throw.
   virtual void wait_quietly() const noexcept { wait(); }
-  // When it passed, on trace::now_ns()'s clock. REQUIRES: it has passed, and record_timed() made
-  // it.
+  // The time at which it passed, on trace::now_ns()'s clock. REQUIRES: it has passed, and
+  // record_timed() made it.
   virtual std::int64_t passed_at_ns() const { return 0; }
 };
 
@@ -40,7 +40,7 @@ class Stream {
 
   LogicalDevice& device() const { return device_; }
 
-  // Runs issue() so that the work in it follows all work submitted before. issue() may run now (CPU
+  // Runs issue() so that its work follows all work submitted before. issue() may run now (CPU
   // compute stream; CUDA, where it launches kernels) or later on another thread (CPU communication
   // stream). It must not throw.
   virtual void submit(std::function<void()> issue) = 0;
@@ -48,8 +48,8 @@ class Stream {
   // An event that passes when all work submitted so far is done.
   virtual std::shared_ptr<Event> record() = 0;
 
-  // The same, and the event knows when it passed. nullptr where work is timed by the thread that
-  // submits it (the CPU), and while work goes into a graph.
+  // The same, and the event knows when it passed. nullptr if the submitting thread times the work
+  // (the CPU), and while work goes into a graph.
   virtual std::shared_ptr<Event> record_timed() { return nullptr; }
 
   // Work submitted from now on runs after the event has passed.

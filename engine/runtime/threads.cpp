@@ -13,7 +13,7 @@ namespace lockstep::runtime {
 
 namespace {
 
-// The kernel's struct sched_attr, whose header cannot stand beside <sched.h>.
+// The kernel's struct sched_attr; its header conflicts with <sched.h>.
 struct ScheduleAttributes {
   std::uint32_t size = sizeof(ScheduleAttributes);
   std::uint32_t policy = 0;
@@ -25,14 +25,14 @@ struct ScheduleAttributes {
   std::uint64_t period_ns = 0;
 };
 
-// From 6.12 on, Linux lets a thread that wakes up preempt one with a longer slice. Older kernels
-// prefer whoever has slept, and take no notice of this.
+// Since 6.12, Linux lets a thread that wakes up preempt one with a longer slice. Older kernels
+// prefer threads that have slept, and ignore this.
 void ask_for_short_slices() {
   constexpr std::uint64_t kShortestSlice = 100'000;  // ns
   ScheduleAttributes attributes;
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
   attributes.slice_ns = kShortestSlice;
-  syscall(SYS_sched_setattr, 0, &attributes, 0);  // refused: as it was
+  syscall(SYS_sched_setattr, 0, &attributes, 0);  // a refusal changes nothing
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ void Worker::main() {
       continue;
     }
     task();
-    task = nullptr;  // what the task held is released before it counts as finished
+    task = nullptr;  // its captures are released before it counts as finished
     finished_.add(1);
   }
 }
@@ -89,8 +89,7 @@ namespace {
 
 constexpr std::uint32_t kOpen = 1u << 31;
 
-// The calling thread's number, which no other thread has had: the system numbers a new thread like
-// one that has ended.
+// The calling thread's number, which is never reused; the system reuses its own numbers.
 std::uint64_t this_thread() {
   static std::atomic<std::uint64_t> num_threads{0};
   thread_local const std::uint64_t number = ++num_threads;
@@ -115,7 +114,7 @@ void ThreadPool::run(std::size_t num_tasks, TaskFunction function, void* context
     for (std::size_t i = 0; i < num_tasks; ++i) function(context, i);
     return;
   }
-  // The workers run on the cores of the caller. These do not change, once it has used a pool.
+  // The workers run on the cores of the caller, which must not change once it has used a pool.
   if (std::exchange(caller_, this_thread()) != this_thread()) bind_as_caller(workers_);
   function_ = function;
   context_ = context;
@@ -124,7 +123,7 @@ void ThreadPool::run(std::size_t num_tasks, TaskFunction function, void* context
   gate_.store(kOpen);
   generation_.add(1);
   work();
-  // Closing shuts out workers that wake up late; only those inside are waited for.
+  // Closing the gate shuts out workers that wake up late; only those inside are waited for.
   std::uint32_t inside = gate_.add(kOpen);  // adding the top bit again clears it
   while (inside != 0) {
     gate_.wait_while_equal(inside);

@@ -19,15 +19,15 @@ namespace lockstep::runtime {
 
 // One thread that runs the tasks it is given, in order.
 //
-// Stands behind the communication stream of a CPU device, and behind the line of work that each
-// device contributes to parallel_apply and to backward.
+// It runs the communication stream of a CPU device, and each device's share of parallel_apply and
+// of backward.
 class Worker {
  public:
   // prompt: short tasks that others wait for, on cores that compute. When one comes, it takes a
-  // core at once, instead of waiting until the computing thread's slice of time has passed; while
-  // it waits it leaves the core alone (never_spin).
+  // core at once instead of waiting for the end of the computing thread's slice of time; while it
+  // waits it leaves the core alone (never_spin).
   enum class Slices { ordinary, prompt };
-  // The thread starts with the first task. name is shown by debuggers (15 characters at most).
+  // The thread starts with the first task. Debuggers show its name (15 characters at most).
   explicit Worker(std::string name, Slices slices = Slices::ordinary)
       : name_(std::move(name)), slices_(slices) {}
   // Finishes the tasks already given.
@@ -35,7 +35,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // A task must not throw: whoever posts it carries errors back itself.
+  // A task must not throw: it must carry its errors back itself.
   void post(std::function<void()> task);
 
   // Tasks given so far, and tasks finished; both only grow (modulo 2^32).
@@ -57,10 +57,10 @@ class Worker {
 
 // The CPU threads of one logical device.
 //
-// One persistent pool per device, so that a kernel pays a hand-over (well under a microsecond while
-// the workers spin), not a thread start. The caller is one of the threads: a pool of one has no
-// workers and costs nothing. The workers run on the cores that the caller is bound to
-// (cpu_cores.h).
+// There is one persistent pool per device, so that a kernel pays for a hand-over (well under a
+// microsecond while the workers spin), not for a thread start. The caller is one of the threads: a
+// pool of one has no workers and costs nothing. The workers run on the cores that the caller is
+// bound to (cpu_cores.h).
 class ThreadPool {
  public:
   // num_threads counts the calling thread; at least 1.
@@ -73,7 +73,8 @@ class ThreadPool {
 
   // Calls task(i) once for every i in 0 ... num_tasks - 1, on any of the threads, and returns when
   // all are done. The first exception of a task is rethrown here.
-  // Runs all of them on the caller if the pool is busy: inside a task, or used by another thread.
+  // Runs all of them on the caller if the pool is busy: from inside a task, or with another
+  // thread's job.
   template <typename Task>
   void parallel_for(std::size_t num_tasks, Task&& task) {
     if (workers_.empty() || num_tasks <= 1) {
@@ -93,7 +94,7 @@ class ThreadPool {
   void work();  // takes tasks of the open job until none is left
   void worker_main();
 
-  // The job; written only while no worker is inside.
+  // The job; only written while no worker is inside.
   TaskFunction function_ = nullptr;
   void* context_ = nullptr;
   std::size_t num_tasks_ = 0;
@@ -101,7 +102,7 @@ class ThreadPool {
   std::mutex error_mutex_;
   alignas(64) std::atomic<std::size_t> next_task_{0};
 
-  // Bit 31: a job is open. Lower bits: how many workers are inside it.
+  // Bit 31: a job is open. Lower bits: the number of workers inside it.
   alignas(64) WaitWord gate_{0};
   alignas(64) WaitWord generation_{0};  // changes with every job and at shutdown
   std::atomic<bool> stopping_{false};

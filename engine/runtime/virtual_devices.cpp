@@ -1,4 +1,4 @@
-// Which physical GPU stands behind each logical CUDA device (physical_gpus.h).
+// Decides which physical GPU is behind each logical CUDA device (physical_gpus.h).
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
@@ -16,7 +16,7 @@ namespace {
 struct Declaration {
   std::mutex mutex;
   bool is_read = false;  // LOCKSTEP_VIRTUAL_DEVICES has been looked at
-  std::string text;      // empty: none was made
+  std::string text;      // empty: nothing is declared
   std::vector<int> gpus;
 };
 
@@ -25,7 +25,7 @@ Declaration& declaration() {
   return instance;
 }
 
-// A whole number at the beginning of the text, which it is taken off from; -1 if there is none.
+// Takes a whole number off the beginning of the text; -1 if there is none.
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

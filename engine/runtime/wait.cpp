@@ -23,7 +23,7 @@ long futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t 
   return syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, timeout, nullptr, 0);
 }
 
-// Longest single sleep: a lost wake-up (there is none known) would cost this much, not a hang.
+// Longest single sleep: a lost wake-up (none is known) would cost so much instead of a hang.
 constexpr auto kLongestSleep = std::chrono::seconds(1);
 
 thread_local bool this_thread_may_spin = true;

@@ -1,11 +1,11 @@
 // How threads wait for each other: spin for a bounded time, then sleep in the kernel.
 //
 // Spinning makes a hand-over between two running threads cost a cache miss instead of a system
-// call; sleeping keeps eight ranks on two cores from burning each other's time. Every spin yields
-// now and then, so a peer without a core of its own can get one.
+// call; sleeping keeps eight ranks on two cores from wasting each other's time. Every spin yields
+// now and then, so that a peer without a core of its own can get one.
 //
-// A thread that shares its core with one that computes should not spin at all: it takes that core's
-// time, and Linux counts each yield against it, so that it is late when it next wakes up.
+// A thread that shares its core with a computing thread should not spin at all: it takes that
+// core's time, and Linux counts each yield against it, so that it wakes up late next time.
 #pragma once
 
 #include <atomic>
@@ -16,9 +16,9 @@
 namespace lockstep::runtime {
 
 using Clock = std::chrono::steady_clock;
-using Deadline = std::optional<Clock::time_point>;  // none: wait for ever
+using Deadline = std::optional<Clock::time_point>;  // nullopt: wait forever
 
-// seconds from now. A time that a clock cannot hold, or none: for ever.
+// seconds from now. A time that a clock cannot hold, or nullopt, means forever.
 Deadline deadline_after(double seconds);
 inline Deadline deadline_after(std::optional<double> seconds) {
   return seconds ? deadline_after(*seconds) : Deadline{};
@@ -26,30 +26,30 @@ inline Deadline deadline_after(std::optional<double> seconds) {
 inline bool has_passed(Deadline deadline) {
   return deadline && Clock::now() >= *deadline;
 }
-// The one that comes first.
+// The earlier deadline.
 inline Deadline earlier(Deadline a, Deadline b) {
   return !a || (b && *b < *a) ? b : a;
 }
-// How long it still is until then: at least nothing, at most what is given.
+// The time left until then: at least zero, at most at_most.
 Clock::duration time_until(Deadline deadline, Clock::duration at_most = Clock::duration::max());
-// The same for poll(): in milliseconds, rounded up; -1: for ever.
+// The same for poll(): in milliseconds, rounded up; -1: forever.
 int milliseconds_until(Deadline deadline);
 
-// A 32-bit word that threads wait on. Any number of waiters; any thread may change it.
+// A 32-bit word that threads wait on. Any number of threads may wait; any thread may change it.
 class WaitWord {
  public:
   explicit WaitWord(std::uint32_t value = 0) : value_(value) {}
 
   std::uint32_t load() const { return value_.load(std::memory_order_acquire); }
 
-  // Stores or adds, then wakes sleepers if there are any.
+  // Stores or adds, then wakes any sleepers.
   void store(std::uint32_t value);
   std::uint32_t add(std::uint32_t difference);  // returns the new value
 
-  // Adds only if the word is at least `minimum`; says whether it did.
+  // Adds only if the word is at least `minimum`; returns true if it did.
   bool add_if_at_least(std::uint32_t minimum, std::uint32_t difference);
 
-  // Returns when the word differs from `seen`, or when the deadline has passed (false).
+  // Returns when the word differs from `seen`, or false when the deadline has passed.
   bool wait_while_equal(std::uint32_t seen, Deadline deadline = {}) const;
   // The same without spinning first.
   bool sleep_while_equal(std::uint32_t seen, Deadline deadline = {}) const;
@@ -65,8 +65,8 @@ class WaitWord {
 void never_spin();
 bool may_spin();
 
-// The bound of a spin for a thread that has a core of its own, and for one that has not: its peer
-// may wait for the core that it spins on.
+// How long a thread spins if it has a core of its own, and if it does not: then its peer may be
+// waiting for that core.
 inline constexpr unsigned kSpinRounds = 2000;
 inline constexpr unsigned kSpinRoundsOnSharedCore = 64;
 
@@ -87,7 +87,7 @@ bool spin_until(const Condition& done, unsigned num_rounds = kSpinRounds) {
 }
 
 // Waits between two looks at something that wakes no thread when it changes, such as a library's
-// request: first as a spin does it, then asleep for a moment. `round` counts the looks.
+// request: first like a spin, then asleep for a moment. `round` counts the looks.
 void poll_pause(unsigned round);
 
 }  // namespace lockstep::runtime

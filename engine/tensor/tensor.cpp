@@ -63,8 +63,8 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
 
 namespace {
 
-// Draws in place where the host can write the device's memory, so that cpu:0 never holds a copy of
-// what another device asked for.
+// Draws in place if the host can write the device's memory, so that cpu:0 never holds a copy of
+// another device's tensor.
 template <typename T, typename Draw>
 Tensor drawn(const Shape& shape, DType dtype, Device device, const Draw& draw) {
   const Tensor values =
@@ -168,10 +168,11 @@ void Tensor::copy_from(const Tensor& source) const {
   runtime::LogicalDevice& to = logical_device();
   runtime::LogicalDevice& from = source.logical_device();
   if (to.gpu() == runtime::kNoGpu && from.gpu() == runtime::kNoGpu) {
-    // Memory of every CPU device is addressable by every other: the reader's backend copies.
+    // Every CPU device can address every other one's memory, so the reader's backend copies.
     backend().copy(stream(), source.view(), view());
   } else {
-    // CUDA accepts such a copy into a graph, whose every launch then reads memory that may be gone.
+    // CUDA would accept such a copy into a graph, but every launch then reads memory that may be
+    // gone.
     const bool is_from_host = from.gpu() == runtime::kNoGpu;
     require(!is_from_host || num_bytes() == 0 || !runtime::is_capturing_step() ||
                 runtime::is_pinned(to.gpu(), source.raw()),
@@ -246,7 +247,7 @@ std::string describe(const Tensor& tensor) {
 
 namespace {
 
-// Calls differ(a, b) for the first defined tensor and one whose part(tensor) is not the same.
+// Calls differ(a, b) for the first defined tensor and one whose part(tensor) differs from its own.
 template <typename Part, typename Differ>
 void require_same(std::initializer_list<const Tensor*> tensors, Part part, Differ differ) {
   const Tensor* first = nullptr;
@@ -303,7 +304,7 @@ Device default_device() {
 }
 
 void set_default_device(Device device) {
-  runtime::logical_device(device);  // fails where there is none
+  runtime::logical_device(device);  // throws if it does not exist
   default_place.store(device, std::memory_order_relaxed);
 }
 

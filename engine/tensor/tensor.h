@@ -1,8 +1,8 @@
 // Tensor: a contiguous row-major block of one device's memory, with a dtype and a shape.
 //
-// Copying a Tensor copies the handle, not the data. Views exist where they stay contiguous: row
-// ranges (shards of a batch) and reshapes share storage; anything else copies. Work on a tensor is
-// enqueued on its device's compute stream. No gradients here: see autograd/variable.h.
+// Copying a Tensor copies the handle, not the data. Views exist if they stay contiguous: row ranges
+// (shards of a batch) and reshapes share storage; anything else copies. Work on a tensor is
+// enqueued on its device's compute stream. autograd/variable.h adds gradients.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@
 
 namespace lockstep {
 
-// The device of tensors that are made without naming one, for the whole process: cpu:0 at first.
+// The device of tensors made without naming one, for the whole process: cpu:0 at first.
 // Source: torch.set_default_device.
 Device default_device();
-// Throws Error{Device} when there is no such device.
+// Throws Error{Device} if there is no such device.
 void set_default_device(Device device);
 
 class Tensor {
@@ -34,13 +34,13 @@ class Tensor {
   Tensor() = default;  // undefined: no storage
 
   // --- making tensors; without a device, on default_device() ---
-  // Each throws Error{Shape} that names shape and dtype where the bytes cannot be counted, and
-  // Error{Device} where there is no such memory.
+  // Each throws Error{Shape} that names shape and dtype if the bytes cannot be counted, and
+  // Error{Device} if there is not enough memory.
   static Tensor empty(const Shape& shape, DType dtype = DType::float32,
                       Device device = default_device());
-  // On cpu:0, in memory that GPUs copy from and to by themselves (plain memory without CUDA).
+  // On cpu:0, in pinned memory, which GPUs access by themselves (plain memory without CUDA).
   static Tensor empty_pinned(const Shape& shape, DType dtype);
-  // In a pool of the device's that outlives it.
+  // In a pool of the device that outlives the tensor.
   static Tensor empty_in(runtime::MemoryPool& pool, runtime::LogicalDevice& owner,
                          const Shape& shape, DType dtype);
   static Tensor zeros(const Shape& shape, DType dtype = DType::float32,
@@ -50,7 +50,7 @@ class Tensor {
   // With another tensor's shape, dtype and device.
   static Tensor empty_like(const Tensor& other);
   static Tensor zeros_like(const Tensor& other);
-  // Copies host values. Throws Error{Shape} when their number is not the shape's.
+  // Copies host values. Throws Error{Shape} if their number is not the shape's.
   template <typename T>
   static Tensor from(std::span<const T> values, const Shape& shape,
                      Device device = default_device());
@@ -59,7 +59,7 @@ class Tensor {
                      Device device = default_device()) {
     return from(std::span<const T>(values), shape, device);
   }
-  // Values drawn on the host in double, so the same on every device and thread count.
+  // Values are drawn on the host in double, so they are the same on every device and thread count.
   static Tensor uniform(const Shape& shape, double low, double high, Rng& rng,
                         DType dtype = DType::float32, Device device = default_device());
   static Tensor normal(const Shape& shape, double mean, double standard_deviation, Rng& rng,
@@ -74,7 +74,7 @@ class Tensor {
   std::size_t num_bytes() const { return num_elements_ * size_of(dtype_); }
   DType dtype() const { return dtype_; }
   Device device() const { return logical_device().device(); }
-  // Throws Error{State} when undefined; so does everything else that needs the storage.
+  // Throws Error{State} if undefined; so does everything else that needs the storage.
   runtime::LogicalDevice& logical_device() const { return checked_storage().device(); }
   runtime::Stream& stream() const { return logical_device().compute_stream(); }
   kernels::Backend& backend() const { return kernels::backend(device().type); }
@@ -86,22 +86,23 @@ class Tensor {
   TensorView view() const { return {raw(), dtype_, num_elements_}; }
   // Two dimensions: dim 0 by everything else. [n] is n x 1; a scalar is 1 x 1.
   MatrixView matrix() const;
-  // Host elements: host<const float>() to read them, host<float>() to change them, which counts as
-  // a change. Throws Error{Device} unless on the CPU, Error{DType} for another type.
+  // Host elements: host<const float>() reads them; host<float>() is for changes, and counts as one.
+  // Throws Error{Device} unless on the CPU, Error{DType} for another type.
   template <typename T>
   std::span<T> host() const;
 
   // --- changes in place ---
-  // How often this memory was changed, through this tensor or any other that views it. fill,
+  // How often this memory was changed, through this tensor or any other view of it. fill,
   // copy_from, host<T>(), optimizers and collectives count; backward() refuses a tensor that
   // forward saved in another version. Source: PyTorch's Tensor._version.
   std::uint64_t version() const { return checked_storage().version(); }
-  // For code that writes through raw(), view() or matrix(), which count nothing by themselves.
+  // For code that writes through raw(), view() or matrix(), which do not count by themselves.
   void bump_version() const { checked_storage().bump_version(); }
 
-  // Arithmetic as PyTorch writes it: p.add_(p.grad(), -lr); buffer += received. For floating
-  // dtypes. Each returns this tensor and is enqueued on its device's compute stream.
-  // Throws Error{Shape}, Error{DType} or Error{Device} unless other is like this tensor.
+  // Arithmetic as in PyTorch: p.add_(p.grad(), -lr); buffer += received. For floating dtypes. Each
+  // returns this tensor and is enqueued on its device's compute stream.
+  // Throws Error{Shape}, Error{DType} or Error{Device} unless other has this tensor's shape, dtype
+  // and device.
   const Tensor& add_(const Tensor& other, double factor = 1) const;  // this = this + factor * other
   const Tensor& operator+=(const Tensor& other) const { return add_(other); }
   const Tensor& scale_(double factor) const;  // this = factor * this
@@ -117,13 +118,13 @@ class Tensor {
 
   // --- copies ---
   Tensor clone() const;
-  Tensor to(Device device) const;              // this very tensor when it is there already
-  Tensor to(DType dtype) const;                // this very tensor when it has the type already
+  Tensor to(Device device) const;              // this tensor itself if it is there already
+  Tensor to(DType dtype) const;                // this tensor itself if it has the type already
   void copy_from(const Tensor& source) const;  // same shape and dtype, any device
   void fill(double value) const;
 
   // --- reading values (waits for the device) ---
-  // The one element. Throws Error{Shape} when there is not exactly one.
+  // The only element. Throws Error{Shape} if there is not exactly one.
   double item() const;
   // Element `index` of a vector. Throws Error{Shape} for other shapes and outside it.
   double operator[](std::size_t index) const;

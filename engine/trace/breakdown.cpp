@@ -86,7 +86,7 @@ std::vector<Span> innermost_pieces(std::vector<Span> spans) {
   std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
     return std::pair(a.begin_ns, -a.end_ns) < std::pair(b.begin_ns, -b.end_ns);
   });
-  // Walks over all begins and ends. Of the open spans the one that stands last began last.
+  // Walks over all begins and ends. The last of the open spans is the one that began last.
   std::vector<std::pair<std::int64_t, std::size_t>> edges;
   for (std::size_t i = 0; i < spans.size(); ++i) {
     edges.emplace_back(spans[i].begin_ns, i);
@@ -95,7 +95,7 @@ std::vector<Span> innermost_pieces(std::vector<Span> spans) {
   std::sort(edges.begin(), edges.end());
   std::vector<Span> pieces;
   std::set<std::size_t> open;
-  std::size_t last = spans.size();  // whose piece stands last
+  std::size_t last = spans.size();  // the span of the last piece
   std::int64_t from_ns = 0;
   for (const auto& [time_ns, index] : edges) {
     if (!open.empty() && from_ns < time_ns) {
@@ -142,17 +142,17 @@ namespace {
 constexpr double kSecondsPerNanosecond = 1e-9;
 constexpr std::size_t kNumCategories = static_cast<std::size_t>(Category::op) + 1;
 
-// The spans that share out the step's time, clipped to it.
+// True for the spans among which the step's time is divided.
 bool shares_time(const Span& span, const Span& step) {
   if (span.thread != step.thread || span.category == Category::step ||
       span.category == Category::op) {
     return false;
   }
-  // All devices share one thread number.
+  // All devices have the same thread number.
   return step.thread != kDeviceThread || (span.rank == step.rank && span.lane != Lane::comm);
 }
 
-// When a rank communicated, and when its device computed meanwhile.
+// The times at which a rank communicated, and those at which its device computed meanwhile.
 struct CommTimes {
   CommTimes(std::span<const Span> spans, int rank) {
     const std::vector<Span> pieces = pieces_of_rank(spans, rank);
@@ -167,7 +167,7 @@ double seconds_of(std::int64_t nanoseconds) {
   return kSecondsPerNanosecond * static_cast<double>(nanoseconds);
 }
 
-// spans: those of the step's thread that share out time, and reach into it.
+// spans: those of the step's thread that divide its time and reach into the step.
 StepBreakdown share_out(std::span<const Span> spans, const Span& step, const CommTimes& times) {
   const Interval window{step.begin_ns, step.end_ns};
   std::vector<Span> inside;
@@ -184,7 +184,7 @@ StepBreakdown share_out(std::span<const Span> spans, const Span& step, const Com
     nanoseconds[static_cast<std::size_t>(piece.category)] += piece.end_ns - piece.begin_ns;
   }
   StepBreakdown breakdown;
-  // All parts but the last, unattributed, stand in the order of their categories.
+  // All parts except the last, unattributed, are in the order of their categories.
   for (std::size_t i = 0; i + 1 < kBreakdownParts.size(); ++i) {
     breakdown.*kBreakdownParts[i].seconds = seconds_of(nanoseconds[i]);
   }
@@ -198,7 +198,7 @@ StepBreakdown share_out(std::span<const Span> spans, const Span& step, const Com
   return breakdown;
 }
 
-// The breakdowns of a rank's steps. REQUIRES: the steps are by begin.
+// The breakdowns of a rank's steps. REQUIRES: the steps are sorted by begin.
 std::vector<StepBreakdown> break_down(std::span<const Span> spans,
                                       const std::vector<const Span*>& steps, int rank) {
   std::vector<StepBreakdown> breakdowns;
@@ -223,7 +223,7 @@ std::vector<StepBreakdown> break_down(std::span<const Span> spans,
   return breakdowns;
 }
 
-// By begin. What a GPU's step took is what its own spans say; the host was done earlier.
+// Sorted by begin. A GPU's own spans tell how long its step took; the host was done earlier.
 std::vector<const Span*> steps_of(std::span<const Span> spans, int rank) {
   std::vector<const Span*> steps;
   for (const Span& span : spans) {

@@ -1,4 +1,4 @@
-// Breakdown: where the time of a training step goes, made of spans.
+// Breakdown: computes from spans where the time of a training step goes.
 #pragma once
 
 #include <array>
@@ -24,10 +24,10 @@ struct Interval {
 
 using IntervalSet = std::vector<Interval>;
 
-// The part of interval inside window; empty (begin >= end) where they do not meet.
+// The part of interval inside window; empty (begin >= end) if they do not meet.
 Interval clip(Interval interval, Interval window);
 
-// The set that any intervals cover together: overlapping and touching ones become one.
+// The set that the intervals cover together: overlapping and touching ones become one.
 IntervalSet union_of(std::vector<Interval> intervals);
 
 // The times that both sets cover.
@@ -38,18 +38,18 @@ std::int64_t total_ns(const IntervalSet& set);
 // The part of the set inside window.
 IntervalSet part_inside(const IntervalSet& set, Interval window);
 
-// When a lane of a rank (or device) was in use inside window: the union of its spans of all
-// categories but step. busy fraction = total_ns(busy_time(...)) / (window.end_ns -
+// The times at which a rank's (or device's) lane was in use inside window: the union of its spans
+// of all categories except step. busy fraction = total_ns(busy_time(...)) / (window.end_ns -
 // window.begin_ns).
 IntervalSet busy_time(std::span<const Span> spans, int rank, Lane lane, Interval window);
 
-// The spans of one thread, cut into pieces that do not overlap: the parts of each span in which no
-// other lies. By time; a piece is a copy of its span but for begin and end. Of spans that overlap
-// without nesting, the one that began last counts.
+// The spans of one thread, cut into pieces that do not overlap: the parts of each span that contain
+// no other span. Sorted by time; a piece is a copy of its span with another begin and end. Of spans
+// that overlap without nesting, the one that began last counts.
 std::vector<Span> innermost_pieces(std::vector<Span> spans);
 
-// The pieces of all that this rank did, but its steps: of its device's own spans where it has such,
-// else of its threads'. What a device does on its comm lane is a thread of its own.
+// The pieces of this rank's work, without its steps: from its device's own spans if it has any,
+// else from its threads'. A device's comm lane counts as a separate thread.
 std::vector<Span> pieces_of_rank(std::span<const Span> spans, int rank);
 
 // True if the device computes during this piece: on the compute lane, neither communicating nor
@@ -66,25 +66,24 @@ IntervalSet times_of(const std::vector<Span>& pieces, Chosen chosen) {
   return union_of(std::move(times));
 }
 
-// A step's breakdown comes from the spans of that step.
+// A step's breakdown is made from the spans of that step.
 //
 // The step is the span of category step. Its nine parts come from the spans of the thread that
-// recorded the step: each instant belongs to the innermost span around it, leaving out op spans
-// (they belong to the phase around them). So a wait inside backward is a wait, and backward is what
-// remains of it; and the parts add up to the step's wall time, to the nanosecond.
+// recorded the step: each instant belongs to the innermost span around it, without op spans (they
+// belong to the phase around them). So a wait inside backward counts as wait, and not as backward;
+// and the parts add up to the step's wall time, to the nanosecond.
 //
 //   exposed_comm      the thread is inside a span of category communication: it runs a blocking
 //                     collective, or waits for an asynchronous one, and computes nothing
 //   unattributed      the thread is inside no span: work without instrumentation
-//   comm              beside the nine: this rank's comm lane is in use, by whatever thread
-//   overlapped_comm   the part of it during which the rank's device computes. It cost
-//                     no time of its own
+//   comm              beside the nine: this rank's comm lane is in use, by any thread
+//   overlapped_comm   the part of comm during which the rank's device computes. It cost no time of
+//                     its own
 //
-// A GPU works long after the thread that gave it the work, so its steps are spans of its own
-// (thread kDeviceThread): where a rank has such steps, they are what is broken down, by the spans
-// of the same device but for its comm lane. Then exposed_comm is the time for which the compute
-// stream waits for communication, and unattributed the time for which it does nothing that has a
-// name.
+// A GPU works long after the thread that launched the work, so its steps are spans of its own
+// (thread kDeviceThread). If a rank has such steps, they are broken down, by the spans of the same
+// device without its comm lane. Then exposed_comm is the time for which the compute stream waits
+// for communication, and unattributed the time for which it does nothing that has a name.
 
 // All in seconds. Names and order are those of `breakdown_seconds` in the run file.
 struct StepBreakdown {
@@ -101,7 +100,7 @@ struct StepBreakdown {
   double step = 0;  // the step's wall time; the nine parts above add up to it
   double comm = 0;
   double overlapped_comm = 0;
-  std::int64_t sequence = kNoSequence;  // which step
+  std::int64_t sequence = kNoSequence;  // number of the step
   int rank = 0;
 };
 
@@ -128,15 +127,15 @@ inline constexpr std::array<BreakdownFigure, 3> kBreakdownTotals = {
 // The breakdown of one step. REQUIRES: step.category is Category::step.
 StepBreakdown step_breakdown(std::span<const Span> spans, const Span& step);
 
-// The breakdowns of all steps of a rank, by time: of the steps that its GPU timed, where it has
-// such.
+// The breakdowns of all steps of a rank, by time: of the steps that its GPU timed, if there are
+// any.
 std::vector<StepBreakdown> step_breakdowns(std::span<const Span> spans, int rank);
 
 // The step of this rank whose wall time is the median of its steps (of an even number, the shorter
-// of the middle two): a real step, so its parts add up. Null when the rank has none.
+// of the middle two): a real step, so its parts add up. nullptr if the rank has none.
 const Span* median_step_span(std::span<const Span> spans, int rank);
 
-// The breakdown of that step. Empty when the rank has no step.
+// The breakdown of that step. Empty if the rank has no step.
 std::optional<StepBreakdown> median_step(std::span<const Span> spans, int rank);
 
 // "412 ns", "12.3 us", "4.56 ms", "1.23 s".

@@ -17,9 +17,9 @@
 namespace lockstep::trace {
 namespace {
 
-// --- which row a span is in ---
+// --- the row of a span ---
 
-// The spans of a rank that share rows; in the order of the picture.
+// The spans of a rank that share rows, in the order in which they are drawn.
 struct Group {
   int rank;
   int position;
@@ -30,7 +30,7 @@ struct Group {
   }
 };
 
-// The rows of a GPU stand below all rows of the host that gives it work.
+// A GPU's rows come below all rows of the host that launches its work.
 constexpr int kDevicePosition = 10;
 
 Group group_of(const Span& span) {
@@ -50,8 +50,8 @@ Group group_of(const Span& span) {
 
 using Row = std::vector<Span>;
 
-// By begin, the longer first, each span goes into the first row where it overlaps nothing: nested
-// spans stand below what surrounds them.
+// Sorted by begin, the longer first, each span goes into the first row in which it overlaps
+// nothing, so that nested spans are below the spans around them.
 std::vector<Row> disjoint_rows(std::vector<Span>& spans) {
   std::ranges::stable_sort(spans, {},
                            [](const Span& s) { return std::pair(s.begin_ns, -s.end_ns); });
@@ -78,8 +78,8 @@ std::string json_microseconds(std::int64_t nanoseconds) {
   return fmt::format("{}{}.{:03}", nanoseconds < 0 ? "-" : "", size / 1000, size % 1000);
 }
 
-// Writes the events of one file, one per line. Threads are numbered from 1 over all processes, for
-// viewers that do not know that a thread's number counts within its process only.
+// Writes the events of one file, one per line. Threads are numbered from 1 over all processes,
+// because some viewers do not know that a thread's number only counts within its process.
 class EventWriter {
  public:
   EventWriter(std::ostream& out, std::int64_t origin_ns) : out_(out), origin_ns_(origin_ns) {}
@@ -104,7 +104,8 @@ class EventWriter {
     };
     if (span.num_bytes != 0) add_arg("bytes", span.num_bytes);
     if (span.sequence != kNoSequence) add_arg("sequence", span.sequence);
-    // Rows are lanes, so who reads the file could not tell what kept a thread from its other work.
+    // Rows are lanes, so without the thread a reader could not tell what kept it from its other
+    // work.
     if (span.category != Category::op && span.thread != kDeviceThread) {
       add_arg("thread", span.thread);
     }

@@ -10,11 +10,11 @@ namespace lockstep::trace {
 
 namespace {
 
-// The counts of one rank, or of several with the same remainder. Ranks that are threads would wait
-// for each other at a lock that all of them share.
+// The counts of one rank, or of several with the same remainder. With a single lock for all, ranks
+// that are threads would wait for each other.
 struct alignas(64) Counts {
   std::mutex mutex;
-  std::vector<CollectiveCount> all;  // a handful of operations: searched one by one
+  std::vector<CollectiveCount> all;  // so few operations that they are searched one by one
 };
 
 std::array<Counts, 64>& counts_of_ranks() {

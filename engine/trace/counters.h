@@ -1,7 +1,8 @@
-// Counts of collectives: how often each was called, and how many bytes each rank sent for it.
+// Counts collectives: how often each was called, and how many bytes each rank sent for it.
 //
-// They count always, whether spans are recorded or not: a call costs an uncontended lock (some tens
-// of nanoseconds), and collectives take microseconds. Ranks that are threads count apart.
+// They always count, whether spans are recorded or not: a call costs an uncontended lock (some tens
+// of nanoseconds), and collectives take microseconds. Ranks that are threads are counted
+// separately.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ struct CollectiveCount {
   bool operator==(const CollectiveCount&) const = default;
 };
 
-// Adds one call of operation ("all_reduce") by rank, for which it put num_bytes on its links: for a
-// ring all-reduce 2(n-1)/n of the buffer. The communicator that runs the collective calls this.
+// Counts one call of operation ("all_reduce") by rank, for which it put num_bytes on its links: for
+// a ring all-reduce 2(n-1)/n of the buffer. The communicator that runs the collective calls this.
 void count_collective(int rank, std::string_view operation, std::size_t num_bytes);
 
 // All counts since the last reset, by rank, then operation. Any thread, any time.
@@ -32,7 +33,7 @@ std::size_t collective_bytes_of(int rank);
 
 void reset_collective_counts();
 
-// Forgets what these ranks count while it lives: collectives that belong to a check, not to the
+// While it lives, these ranks' collectives are not counted: they belong to a check, not to the
 // training that is measured.
 // REQUIRES: meanwhile only the caller's line of work, and those it waits for, count for them.
 class UncountedScope {

@@ -1,14 +1,15 @@
-// The interface for those who watch a program: the engine tells an Observer about rows, losses,
-// gradients, optimizer steps, communication and files. How long things take are spans (span.h).
+// The interface for programs that watch a training: the engine tells an Observer about rows,
+// losses, gradients, optimizer steps, communication and files. Spans (span.h) tell how long things
+// take.
 //
-// A process has one observer or none. Whoever examines programs installs one from outside; a test
-// may install another. The engine asks at each place first, so without one it pays one branch:
+// A process has one observer or none. An examining program installs one from outside; a test may
+// install another. The engine asks first at each place, so without one it pays one branch:
 //
 //   if (trace::Observer* observer = trace::observer()) observer->fact("saved", {{"path", path}});
 //
-// Threads: any thread calls an observer, several at once. thread_context() says for which rank.
-// Memory:  views are valid during the call; of tensors that are not in the CPU's memory they are
-//          empty (host_values).
+// Threads: any thread calls an observer, several at once. thread_context() has the rank.
+// Memory:  views are valid during the call; for tensors outside the CPU's memory they are empty
+//          (host_values).
 #pragma once
 
 #include <atomic>
@@ -27,8 +28,8 @@
 
 namespace lockstep::trace {
 
-// When an observer is told: as the thing is made, before it, after it (without an error), or when a
-// thread has waited for it.
+// When an observer is told: as the thing is made, before it, after it (without an error), or after
+// a thread has waited for it.
 enum class Moment { made, begins, ends, waited };
 
 struct Loss {
@@ -42,8 +43,8 @@ struct LeafGradient {
   std::uint64_t pass = 0;      // of backward, numbered from 1
   const void* leaf = nullptr;  // Variable::identity()
   std::size_t num_elements = 0;
-  ConstTensorView gradient;  // what arrives
-  ConstTensorView before;    // what it is added to; empty: nothing
+  ConstTensorView gradient;  // the gradient that arrives
+  ConstTensorView before;    // the gradient that it is added to; empty: none
 };
 
 struct OptimizerStep {
@@ -61,35 +62,35 @@ struct OptimizerStep {
   std::vector<Parameter> parameters;
 };
 
-// Ranks that share a communicator.
+// A rank and the ranks with which it shares a communicator.
 struct RankGroup {
   std::string name;  // the same in all its processes; empty: its ranks are threads of this process
   int world_size = 1;
-  int rank = 0;  // this process; of threads ThreadContext has it
+  int rank = 0;  // this process's; threads have it in their ThreadContext
 };
 
 // One call of a communicator.
 struct Call {
-  std::uint32_t group = 0;  // as group_made() numbered it
+  std::uint32_t group = 0;  // the number from group_made()
   int rank = 0;
   std::uint64_t sequence = 0;
   std::string_view operation;
-  std::string detail;            // what else the ranks must have alike: "sum", "from rank 0"
+  std::string detail;            // whatever else the ranks must have alike: "sum", "from rank 0"
   int peer = -1;                 // of send and recv
   std::uint64_t bytes_sent = 0;  // of send
   std::uint64_t num_elements = 0;
   DType dtype = DType::float32;
   ConstTensorView memory;
-  bool is_async = false;  // it goes on after the call returns
+  bool is_async = false;  // true if it goes on after the call returns
 };
 
-// A module of a replica of DataParallel: what its C++ object consists of.
+// A module of a replica of DataParallel: the bytes of its C++ object.
 struct ReplicaModule {
   std::string type_name;
   std::span<const std::byte> object;
 };
 
-// A named value of a fact. Pointers only tell things apart.
+// A named value of a fact. Pointers only identify things.
 struct Field {
   std::string_view key;
   std::variant<std::string_view, std::uint64_t, double, bool, std::span<const std::string>,
@@ -106,7 +107,7 @@ class Observer {
   virtual void batch(ConstTensorView /*rows*/, std::size_t /*num_rows*/) {}
   // A layer in training is about to use and change this running statistic.
   virtual void buffer(ConstTensorView /*values*/) {}
-  // A loss was computed. Its node hands the result to loss_backward.
+  // A loss was computed. Its node passes the result on to loss_backward.
   virtual std::shared_ptr<const void> loss(const Loss&) { return nullptr; }
   virtual void loss_backward(std::uint64_t /*pass*/, const std::shared_ptr<const void>& /*loss*/,
                              ConstTensorView /*upstream*/) {}
@@ -117,19 +118,19 @@ class Observer {
   virtual void step(const OptimizerStep&, Moment) {}
 
   // --- ranks ---
-  // A name that no other group of this machine has: rank 0 asks, and tells the other processes.
+  // A name that no other group on this machine has; rank 0 asks, and tells the other processes.
   virtual std::string new_group_name() { return {}; }
-  // Returns the number that calls and ThreadContext::group have, 1 or more; 0: don't tell me more.
+  // Returns the number for calls and ThreadContext::group, 1 or more; 0: the group is not observed.
   virtual std::uint32_t group_made(const RankGroup&) { return 0; }
-  // A rank's communicator is gone.
+  // A rank's communicator was destroyed.
   virtual void group_left(std::uint32_t /*group*/, int /*rank*/) {}
-  // begins, ends; waited: Work::wait() of an asynchronous call, which knows only the sequence
-  // number and where the memory begins.
+  // Told at begins and ends; and at waited, for Work::wait() of an asynchronous call, which only
+  // knows the sequence number and where the memory begins.
   virtual void call(const Call&, Moment) {}
-  // begins and ends the forward pass of a replica, on its device.
+  // Told at begins and ends of a replica's forward pass, on its device.
   virtual void replica(Device, std::span<const ReplicaModule>, Moment) {}
 
-  // --- anything that is only written down ---
+  // --- facts that are only recorded ---
   //   moved      from, to, leaves                  Module::to()
   //   wrapped    wrapper, inside, leaves           Ddp; inside: type names of wrappers it holds
   //   unwrapped  wrapper
@@ -151,8 +152,8 @@ inline Observer* observer() {
   return detail::installed.load(std::memory_order_relaxed);
 }
 
-// REQUIRES: the observer lives until the process ends, or until nothing of the engine runs any more
-// and it was replaced. All ranks of a job have an observer, or none has.
+// REQUIRES: the observer lives until the process ends, or until it was replaced and nothing of the
+// engine runs any more. Either all ranks of a job have an observer, or none has.
 inline void set_observer(Observer* observer) {
   detail::installed.store(observer, std::memory_order_relaxed);
 }
@@ -161,8 +162,8 @@ inline std::uint64_t address_of(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-// The values of a Tensor, a class of a higher layer: empty where it is undefined or not in the
-// CPU's memory.
+// The values of a Tensor, which is a class of a higher layer; empty if it is undefined or not in
+// the CPU's memory.
 template <typename TensorClass>
 ConstTensorView host_values(const TensorClass& tensor) {
   if (!tensor.defined() || tensor.device().type != DeviceType::cpu) return {};

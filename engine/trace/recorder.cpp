@@ -53,8 +53,8 @@ struct ThreadLog {
   Chunks<Sample> memory;
 };
 
-// One recording, from start() on. Threads share it with the registry: neither a thread's end nor a
-// new recording frees a log that the other still uses.
+// One recording, from start() on. Threads share it with the registry, so that neither a thread's
+// end nor a new recording frees a log that the other still uses.
 struct Session {
   std::uint32_t number = 0;
   std::int64_t began_ns = 0;
@@ -93,7 +93,7 @@ bool is_between_recorded_steps() {
   return stride > 1 && thread_context().step % stride != 0;
 }
 
-// The calling thread's log in a recording; nullptr where it records nothing, or when that recording
+// The calling thread's log in a recording; nullptr if the thread records nothing, or that recording
 // is over and another began.
 ThreadLog* log_in(std::uint32_t recording) {
   recording &= ~detail::kHasRanges;
@@ -123,7 +123,7 @@ void append(ThreadLog& log, Chunks<T>& chunks, const T& entry) {
   chunks.back().push_back(entry);
 }
 
-// Leaves it as it is whether spans are ranges too.
+// Sets the recording; keeps the flag that spans are ranges too.
 void set_active(std::uint32_t recording) {
   std::uint32_t before = detail::active_recording.load(std::memory_order_relaxed);
   while (!detail::active_recording.compare_exchange_weak(
@@ -157,7 +157,7 @@ Recording collect() {
     const std::lock_guard lock(session->mutex);
     for (ThreadLog& log : session->logs) {
       const std::lock_guard log_lock(log.mutex);
-      // A span is appended when it ends, so a parent stands behind its children.
+      // A span is appended when it ends, so a parent comes after its children.
       for (const std::vector<Span>& chunk : std::views::reverse(log.spans)) {
         recording.spans.insert(recording.spans.end(), chunk.rbegin(), chunk.rend());
       }
@@ -167,7 +167,7 @@ Recording collect() {
       recording.num_dropped += log.num_dropped;
     }
   }
-  if (session->times_slower != 1) {  // the recording as it would have been at full speed
+  if (session->times_slower != 1) {  // the recording as it would be at full speed
     const auto speed_up = [&](std::int64_t& time_ns) {
       const auto since = static_cast<double>(time_ns - session->began_ns);
       time_ns = session->began_ns + static_cast<std::int64_t>(since / session->times_slower);
@@ -210,7 +210,7 @@ namespace {
 
 RangeHooks range_hooks;
 
-// The thread is inside a span of these kinds whose CPU time counts.
+// True while the thread is inside a compute span, or a wait in one, whose CPU time counts.
 thread_local bool is_in_compute = false;
 thread_local bool is_in_wait = false;
 
@@ -218,20 +218,20 @@ bool is_wait(Category category) {
   return category == Category::wait || category == Category::communication;
 }
 
-// The flag of the thread that a span of this kind sets while it is open, if its CPU time counts.
+// The thread's flag that marks an open span of this kind, if its CPU time counts; else nullptr.
 bool* measured_as(Lane lane, Category category) {
   if (is_wait(category)) return is_in_compute && !is_in_wait ? &is_in_wait : nullptr;
   return lane == Lane::compute && !is_in_compute ? &is_in_compute : nullptr;
 }
 
-// The thread's CPU clock. To read it is a system call of up to a microsecond; but where one span
-// begins as another ends, it has run on since the last reading, or was away for less than
+// The thread's CPU clock. Reading it is a system call of up to a microsecond. But if one span
+// begins as another ends, the thread has run on since the last reading, or was away for less than
 // kStillRunningNs. A thread often loses its core on the way out of a system call, so a span takes
-// its own times around this, so that such a gap belongs to it and is not unattributed.
+// its own times around this call: then such a gap belongs to the span and is not unattributed.
 std::int64_t thread_cpu_ns() {
   constexpr std::int64_t kStillRunningNs = 2000;
   thread_local std::int64_t last_now_ns = std::numeric_limits<std::int64_t>::min();
-  thread_local std::int64_t ahead_ns = 0;  // how far the steady clock is ahead of the CPU's
+  thread_local std::int64_t ahead_ns = 0;  // how far the steady clock is ahead of the CPU clock
   std::int64_t now = now_ns();
   if (now - kStillRunningNs > last_now_ns) {
     timespec time{};
@@ -271,7 +271,7 @@ void ScopedSpan::open(Lane lane, Category category, const char* name, std::size_
   }
 }
 
-// Ends a span that was opened as one whose CPU time counts.
+// Ends a span whose CPU time counts.
 void ScopedSpan::leave() const noexcept {
   (is_wait(category_) ? is_in_wait : is_in_compute) = false;
 }

@@ -1,12 +1,12 @@
-// Spans: what happened, on which rank and lane, from when to when. Instrument code with ScopedSpan:
+// Spans record what happened, on which rank and lane, and when. Instrument code with ScopedSpan:
 //
 //   trace::ScopedSpan span(trace::Lane::compute, trace::Category::forward, "linear", num_bytes);
 //
 // While nothing records (the default), a ScopedSpan costs one branch on a relaxed atomic: no
-// function call and no clock read. engine/trace/recorder.h turns recording on and hands the spans
-// out; breakdown.h and chrome_trace.h read them.
+// function call and no clock read. engine/trace/recorder.h turns recording on and returns the
+// spans; breakdown.h and chrome_trace.h read them.
 //
-// Which category to use, so that breakdowns come out right:
+// Use these categories, so that breakdowns come out right:
 //   step           one training step, around everything else; set_sequence(step index)
 //   data           waiting for the loader, or making the batch
 //   copy           moving data between devices; scatter, replicate and gather move theirs here
@@ -52,7 +52,7 @@ std::string_view to_string(Category category);
 
 inline constexpr std::int64_t kNoSequence = -1;
 
-// Span::thread of work that no OS thread did: a device's stream, timed by its events.
+// Span::thread of work that no OS thread did: of a device's stream, timed by its events.
 inline constexpr std::uint32_t kDeviceThread = std::numeric_limits<std::uint32_t>::max();
 
 // Span::cpu_ns of a span that was not measured by the thread's CPU clock.
@@ -60,18 +60,18 @@ inline constexpr std::int64_t kNotMeasured = -1;
 
 // One interval [begin_ns, end_ns) of the steady clock.
 struct Span {
-  const char* name = "";                // lives as long as the program: a literal, or intern()
+  const char* name = "";                // must outlive the program: a literal, or from intern()
   std::int64_t begin_ns = 0;            //
   std::int64_t end_ns = 0;              //
-  std::size_t num_bytes = 0;            // moved or read, where that has a meaning
-  std::int64_t sequence = kNoSequence;  // of a step or a collective, as its caller counts them
-  int rank = 0;                         // the process in the picture: a rank, or a device's index
+  std::size_t num_bytes = 0;            // moved or read, if that has a meaning
+  std::int64_t sequence = kNoSequence;  // of a step or a collective, counted by its caller
+  int rank = 0;                         // the process in the drawing: a rank, or a device's index
   std::uint32_t thread = 0;             // the OS thread that did it, numbered from 0
   Lane lane = Lane::compute;
   Category category = Category::op;
-  // CPU time of the thread meanwhile: what it had of a core. Reading that clock costs more than a
-  // span does, so it is known only of a thread's outermost spans on the compute lane, and of the
-  // outermost waits and collectives inside those.
+  // The thread's CPU time during the span. Reading that clock costs more than a span does, so it is
+  // only known for a thread's outermost spans on the compute lane, and for the outermost waits and
+  // collectives inside those.
   std::int64_t cpu_ns = kNotMeasured;
 };
 
@@ -89,21 +89,21 @@ inline std::int64_t now_ns() {
       .count();
 }
 
-// A copy of text that is never freed, one per distinct text. Takes a lock: call it when something
-// is set up (a module gets its name), or behind recording().
+// A copy of the text that is never freed, one per distinct text. Takes a lock, so call it during
+// setup (when a module gets its name), or after checking recording().
 const char* intern(std::string_view text);
 
-// A profiler, which is told of every ScopedSpan as a named range of its thread.
+// A profiler's functions, which make every ScopedSpan a named range of its thread.
 struct RangeHooks {
   void (*push)(const char* name) = nullptr;
   void (*pop)() = nullptr;
 };
-// From now on spans are ranges too, whether or not something records. Once per process.
+// From now on spans are also ranges, whether or not something records. Call it once per process.
 void set_range_hooks(const RangeHooks& hooks);
 
 namespace detail {
-// 0: spans cost nothing. Else the number of the recording in progress (0: none), and kHasRanges
-// where spans are ranges too.
+// 0: spans cost nothing. Else the number of the current recording (0: none), and kHasRanges if
+// spans are also ranges.
 inline std::atomic<std::uint32_t> active_recording{0};
 inline constexpr std::uint32_t kHasRanges = std::uint32_t{1} << 31;
 
@@ -118,8 +118,8 @@ inline bool recording() {
   return (detail::active_recording.load(std::memory_order_relaxed) & ~detail::kHasRanges) != 0;
 }
 
-// Spans of this thread that name no track go to `track`, not to thread_context().rank, for a scope.
-// The replicas of DataParallel share one rank: each sets its device's index.
+// For a scope, this thread's spans without a track go to `track` instead of thread_context().rank.
+// The replicas of DataParallel share one rank, so each sets its device's index.
 class TrackScope {
  public:
   explicit TrackScope(int track) : saved_(detail::thread_track()) {
@@ -133,7 +133,7 @@ class TrackScope {
   int saved_;
 };
 
-// The track of this thread's spans: that of the innermost TrackScope, else thread_context().rank.
+// The track of this thread's spans: from the innermost TrackScope, else thread_context().rank.
 inline int current_track() {
   const int track = detail::thread_track();
   return track == detail::kNoTrack ? thread_context().rank : track;
@@ -158,7 +158,7 @@ class ScopedSpan {
 
   void set_sequence(std::int64_t sequence) { sequence_ = sequence; }
 
-  // Records nothing of this span: it turned out not to be what it was opened for.
+  // Drops this span, because the work turned out to be something else.
   void cancel() {
     if (recording_ != 0) [[unlikely]] {
       discard();
@@ -171,7 +171,7 @@ class ScopedSpan {
   void leave() const noexcept;
   void discard() noexcept;
 
-  // All but recording_ are set by open(), so that a span costs no stores while nothing records.
+  // open() sets all of these but recording_, so that a span costs no stores while nothing records.
   std::uint32_t recording_;
   int rank_;
   const char* name_;
@@ -183,8 +183,8 @@ class ScopedSpan {
   Category category_;
 };
 
-// While one of these lives, the spans of the calling thread are not recorded: the work checks a run
-// and is not part of it.
+// While one of these lives, the calling thread's spans are not recorded: its work checks a run and
+// does not belong to it.
 class UntracedScope {
  public:
   UntracedScope();
@@ -196,7 +196,7 @@ class UntracedScope {
   bool was_untraced_;
 };
 
-// True if the calling thread has one.
+// True if the calling thread is inside an UntracedScope.
 bool is_untraced();
 
 }  // namespace lockstep::trace

@@ -7,10 +7,10 @@
 namespace lockstep::runtime::cuda {
 
 void fail_call(const char* call, cudaError_t error) {
-  // "cudaMalloc(&data, num_bytes)": the name is what a reader can look up.
+  // Of "cudaMalloc(&data, num_bytes)" only the name is shown, which a reader can look up.
   const std::string_view text(call);
   const std::string_view name = text.substr(0, text.find('('));
-  cudaGetLastError();  // an error that is not sticky is over with this exception
+  cudaGetLastError();  // clears an error that is not sticky
   const bool breaks_capture =
       error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
   fail(ErrorCode::Cuda, name, "failed: {} ({}){}", cudaGetErrorString(error),

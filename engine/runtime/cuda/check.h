@@ -1,4 +1,4 @@
-// Every call into CUDA goes through here, so that a failure names the call and CUDA's own words.
+// Checks every call into CUDA, so that a failure names the call and CUDA's own words.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@ inline void check(cudaError_t error, const char* call) {
   }
 }
 
-// For destructors, which never throw: an error stays for the next checked call to find.
+// For destructors, which never throw: the next checked call finds the error.
 inline void ignore(cudaError_t) noexcept {}
 
 }  // namespace lockstep::runtime::cuda

@@ -18,7 +18,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// Lets GPU `from` read and write the memory of GPU `to`, where it can.
+// Lets GPU `from` read and write the memory of GPU `to`, if it can.
 void enable_peer_access(int from, int to) {
   if (!has_peer_access(from, to)) return;
   const cuda::CurrentGpu current(from);
@@ -30,9 +30,9 @@ void enable_peer_access(int from, int to) {
   }
 }
 
-// Lets this GPU and those in use already reach each other's memory. GPUs that were never named are
-// left alone: access makes a context there, which takes some of their memory and fails where they
-// are full or another process has them to itself.
+// Lets this GPU and those already in use reach each other's memory. GPUs that were never named are
+// left alone: access makes a context there, which takes some of their memory, and fails if they are
+// full or exclusively used by another process.
 void connect_to_gpus_in_use(int gpu) {
   static std::mutex& mutex = *new std::mutex;
   static auto& in_use = *new std::vector<int>;
@@ -46,8 +46,8 @@ void connect_to_gpus_in_use(int gpu) {
 }
 
 // Under a profiler (Nsight sets NVTX_INJECTION64_PATH), or with LOCKSTEP_NVTX=1, every ScopedSpan
-// is an NVTX range of its thread: nsys and ncu then show forward, backward, all-reduce beside the
-// kernels.
+// is an NVTX range of its thread, so that nsys and ncu show forward, backward and all-reduce next
+// to the kernels.
 void enable_nvtx_ranges() {
   const char* asked = std::getenv("LOCKSTEP_NVTX");
   const bool is_wanted = asked != nullptr ? std::string_view(asked) == "1"
@@ -61,7 +61,7 @@ void enable_nvtx_ranges() {
 DeviceParts make_cuda_parts(LogicalDevice& device, int gpu) {
   static std::once_flag once;
   std::call_once(once, enable_nvtx_ranges);
-  const cuda::CurrentGpu current(gpu);  // where pinned memory makes its context too
+  const cuda::CurrentGpu current(gpu);  // so that pinned memory makes its context here, too
   connect_to_gpus_in_use(gpu);
   cuda::DeviceFault* fault = cuda::make_device_fault();
   DeviceParts parts;
@@ -94,7 +94,7 @@ void copy_between(Destination to, Source from, std::size_t num_bytes) {
   Stream& reader = from.device.compute_stream();
   if (from.device.gpu() == kNoGpu) {
     copy_on_cuda_stream(writer, to.data, from.data, num_bytes);
-    // A copy that is captured happens at each launch: there is nothing to wait for now.
+    // A captured copy happens at each launch, so there is nothing to wait for now.
     if (is_pinned(to.device.gpu(), from.data) && !is_capturing_step()) writer.synchronize();
   } else if (to.device.gpu() == kNoGpu) {
     copy_on_cuda_stream(reader, to.data, from.data, num_bytes);

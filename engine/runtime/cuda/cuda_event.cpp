@@ -46,15 +46,15 @@ class SpareEvents {
   std::map<std::pair<int, CudaEvent::Timing>, std::vector<cudaEvent_t>> events_;
 };
 
-// Never destroyed: tensors in static variables let their events go at the very end.
+// Never destroyed: tensors in static variables release their events at the very end.
 SpareEvents& spare_events() {
   static SpareEvents& events = *new SpareEvents;
   return events;
 }
 
-// A moment of a GPU and the same moment of the host: what an event's time is measured from. Taken
-// on a stream that has nothing else to do, so the two are a few microseconds apart. A thread that
-// loses its core meanwhile would shift every span, so the best of a few attempts counts.
+// A moment of a GPU and the same moment of the host, from which an event's time is computed. It is
+// taken on an idle stream, so the two are a few microseconds apart. A thread that loses its core in
+// between would shift every span, so the best of a few attempts counts.
 class ClockAnchor {
  public:
   explicit ClockAnchor(int gpu) : gpu_(gpu) {
@@ -105,7 +105,7 @@ class ClockAnchor {
   cudaStream_t stream_ = nullptr;
   cudaEvent_t event_ = nullptr;
   cudaEvent_t next_ = nullptr;
-  std::int64_t host_ns_ = 0;  // of event_
+  std::int64_t host_ns_ = 0;  // the host's time at event_
 };
 
 ClockAnchor& clock_anchor(int gpu) {
@@ -117,7 +117,7 @@ ClockAnchor& clock_anchor(int gpu) {
   return *anchor;
 }
 
-// The life of a capture that is no StepGraph's: its events never pass.
+// The lifetime of a capture that is not a StepGraph's: its events never pass.
 const std::shared_ptr<const CaptureLife>& endless_capture() {
   static const auto& life = *new std::shared_ptr<const CaptureLife>(new CaptureLife);
   return life;
@@ -146,12 +146,12 @@ CudaEvent::~CudaEvent() {
 bool CudaEvent::has_passed() const {
   if (is_captured_) return capture_.expired();
   const CurrentGpu current(gpu_, std::nothrow);
-  // A thread that captures a graph may ask about events outside it only if it says that it knows.
+  // While a thread captures a graph, CUDA lets it ask about other events only in relaxed mode.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   ignore(cudaThreadExchangeStreamCaptureMode(&mode));
   const cudaError_t found = cudaEventQuery(event_);
   ignore(cudaThreadExchangeStreamCaptureMode(&mode));
-  // After a failure of the device nothing runs any more, so nothing is waited for.
+  // After a failure of the device nothing runs any more, so there is nothing to wait for.
   return found != cudaErrorNotReady;
 }
 

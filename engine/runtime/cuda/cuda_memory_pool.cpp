@@ -1,4 +1,4 @@
-// Pools of device memory, and of the host memory that GPUs copy from and to by themselves.
+// Pools of device memory, and of pinned host memory, which GPUs access by themselves.
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using cuda::check;
 
 class CudaMemoryPool;
 
-// All pools of device memory: when a GPU is full, what its other pools keep free is given back.
+// All pools of device memory: if a GPU is full, its other pools give back their free blocks.
 struct AllPools {
   std::mutex mutex;
   std::vector<CudaMemoryPool*> pools;
@@ -28,8 +28,8 @@ AllPools& all_pools() {
   return instance;
 }
 
-// Lets this thread call cudaMalloc and cudaFree while it captures a graph: memory taken now belongs
-// to no node of the graph. REQUIRES: a GPU is current, since this is a call into CUDA too.
+// Lets this thread call cudaMalloc and cudaFree while it captures a graph: such memory belongs to
+// no node of the graph. REQUIRES: a GPU is current, because this is a call into CUDA too.
 class AllowDuringCapture {
  public:
   AllowDuringCapture() { cuda::ignore(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -65,13 +65,13 @@ class CudaMemoryPool final : public MemoryPool {
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, num_bytes);
     if (error == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // out of memory is an answer here, and leaves nothing broken
+      cudaGetLastError();  // clears the error: out of memory is a normal answer here
       return nullptr;
     }
     check(error, "cudaMalloc");
     return data;
   }
-  // A GPU that has failed frees nothing; destructors come here too.
+  // A failed GPU frees nothing, and destructors call this, so it must not throw.
   void system_release(void* data, std::size_t) override {
     const cuda::CurrentGpu current(gpu_, std::nothrow);
     const AllowDuringCapture allow;
@@ -97,7 +97,7 @@ class CudaMemoryPool final : public MemoryPool {
   int gpu_;
 };
 
-// A GPU that this process works on already; 0 where there is none yet.
+// A GPU that this process already uses; 0 if there is none yet.
 int gpu_in_use() {
   const std::lock_guard lock(all_pools().mutex);
   return all_pools().pools.empty() ? 0 : all_pools().pools.front()->gpu();

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kUnknown = -1;
 
-// The thread's current GPU, as cudaGetDevice() would say. Only this file changes it.
+// The thread's current GPU, as cudaGetDevice() reports it. Only this file changes it.
 int& current_gpu() {
   thread_local int gpu = kUnknown;
   return gpu;

@@ -13,20 +13,20 @@ namespace lockstep::runtime::cuda {
 
 class CudaStream;
 
-// How long a captured step lasts: what was recorded into it is in use until it is gone. Owned by
-// the capture, then by the graph that it became; events that were recorded meanwhile watch it.
+// The lifetime of a captured step: whatever was recorded into it is in use until it ends. The
+// capture owns it, then the graph made from it; events that were recorded in between watch it.
 struct CaptureLife {};
 
 // The calling thread's active capture, or nullptr.
 std::shared_ptr<const CaptureLife>& current_capture();
 
-// Makes a physical GPU the calling thread's current one for a scope. Costs nothing where it is.
-// Stands before every call into CUDA: on a thread that has named no GPU, even a question about an
+// Makes a physical GPU the calling thread's current one for a scope; costs nothing if it already
+// is. It precedes every call into CUDA: on a thread that has named no GPU, even a question about an
 // event would make a context on GPU 0, half a gigabyte large.
 class CurrentGpu {
  public:
   explicit CurrentGpu(int gpu);
-  // For code that may not throw. Where the GPU has failed, the call that follows says so.
+  // For code that may not throw. If the GPU has failed, the next call reports it.
   CurrentGpu(int gpu, std::nothrow_t) noexcept;
   ~CurrentGpu();
   CurrentGpu(const CurrentGpu&) = delete;
@@ -47,11 +47,11 @@ class CudaEvent final : public Event {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  // Not true of an event that was recorded into a graph until the graph is gone: it passes in every
-  // launch of the graph.
+  // False for an event that was recorded into a graph until the graph is gone, because it passes in
+  // every launch of the graph.
   bool has_passed() const override;
-  // Throws the fault of a kernel that ran before (device_fault.h); Error{Cuda} when the device
-  // failed; Error{State} while a step is captured, and for an event that was recorded into a graph.
+  // Throws the fault of an earlier kernel (device_fault.h); Error{Cuda} if the device failed;
+  // Error{State} while a step is captured, and for an event that was recorded into a graph.
   bool wait(Deadline deadline = {}) const override;
   void wait_quietly() const noexcept override;
 
@@ -71,8 +71,8 @@ class CudaEvent final : public Event {
 
 class CudaStream final : public Stream {
  public:
-  // gpu: the physical GPU (its CUDA ordinal) that `device` stands for. fault: of the device; lives
-  // as long as the stream.
+  // gpu: the physical GPU (its CUDA ordinal) behind `device`. fault: the device's; it must outlive
+  // the stream.
   CudaStream(LogicalDevice& device, int gpu, DeviceFault* fault);
   ~CudaStream() override;
 
@@ -80,12 +80,12 @@ class CudaStream final : public Stream {
   void submit(std::function<void()> issue) override;
   std::shared_ptr<Event> record() override;
   std::shared_ptr<Event> record_timed() override;
-  // A CUDA event is waited for by the stream, any other by the calling thread.
+  // The stream waits for a CUDA event, the calling thread for any other.
   void wait(std::shared_ptr<Event> event) override;
 
   cudaStream_t handle() const { return stream_; }
   int gpu() const { return gpu_; }
-  // Kernels write here what is wrong with their input.
+  // Kernels report errors in their input here.
   DeviceFault* fault() const { return fault_; }
   // True while submitted work goes into a graph instead of running.
   bool is_capturing() const;

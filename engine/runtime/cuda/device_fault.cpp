@@ -28,7 +28,7 @@ void throw_if_written(DeviceFault& fault) {
   if (is_written.load(std::memory_order_relaxed) == 0) [[likely]] {
     return;
   }
-  // One of several threads that wait throws it.
+  // If several threads wait, one of them throws it.
   if (is_written.exchange(0, std::memory_order_acquire) == 0) return;
   const std::int64_t value = fault.value;
   const std::int64_t limit = fault.limit;

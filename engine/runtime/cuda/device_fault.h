@@ -1,8 +1,9 @@
-// Tells the host what a kernel found wrong with its input, without waiting for the device.
+// Reports a kernel's errors about its input to the host, without waiting for the device.
 //
-// Kernels run long after the call that launched them, so a bad index or label cannot throw there.
-// The kernel writes it into a word of host memory that belongs to the logical device; the next
-// event or copy back that the host waits for throws it, and then the device works as before.
+// Kernels run long after the call that launched them, so they cannot throw for a bad index or
+// label. Instead a kernel writes it into a word of host memory that belongs to the logical device.
+// The next event or copy back that the host waits for throws it, and afterwards the device works as
+// before.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ enum class FaultKind : std::int32_t {
   host_error,  // error
 };
 
-// In host memory that kernels of the device can write. The first fault stays until it is thrown: a
-// kernel claims `kind` by an atomic exchange against none, fills in the rest and sets is_written
-// last.
+// It lies in host memory that the device's kernels can write. The first fault stays until it is
+// thrown: a kernel claims `kind` by an atomic exchange against none, fills in the rest and sets
+// is_written last.
 struct DeviceFault {
   std::int32_t kind = 0;  // FaultKind
   std::int32_t is_written = 0;
@@ -32,11 +33,11 @@ struct DeviceFault {
   const Error* error = nullptr;  // lives as long as the process
 };
 
-// Memory for one; it lives as long as the process.
+// Makes one, which lives as long as the process.
 DeviceFault* make_device_fault();
 
-// For what makes a device's values worthless and is found by the host, such as a collective that
-// was given up: the next wait throws this error.
+// For host-side errors that make a device's values worthless, such as an aborted collective: the
+// next wait throws this error.
 void report_from_host(DeviceFault& fault, const Error& error);
 
 // Throws what is written, and makes room for the next one: the host's error, or Error{Shape}.

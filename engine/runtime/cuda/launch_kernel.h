@@ -1,5 +1,5 @@
-// The one place where a kernel is handed to CUDA. An emulated GPU (tests/emulated_gpu) puts a file
-// of this name before it.
+// The only place that hands a kernel to CUDA. An emulated GPU (tests/emulated_gpu) puts a file of
+// this name before it.
 #pragma once
 
 #include <cuda_runtime_api.h>

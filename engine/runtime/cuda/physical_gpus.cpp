@@ -15,7 +15,7 @@ struct Found {
   std::string reason;
 };
 
-// 12040 is 12.4.
+// Turns 12040 into "12.4".
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }

@@ -1,4 +1,4 @@
-// The shared memory whose size a launch decides. An emulated GPU (tests/emulated_gpu) puts a file
+// Shared memory whose size is set at the launch. An emulated GPU (tests/emulated_gpu) puts a file
 // of this name before it.
 #pragma once
 

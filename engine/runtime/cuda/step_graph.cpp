@@ -20,11 +20,12 @@ namespace {
 
 using cuda::CudaStream;
 
-// The number of the step (ThreadContext::step), in the memory of each device of a graph that asks
-// for it.
+// The number of the step (ThreadContext::step), in the memory of each device of a graph that uses
+// it.
 class StepNumbers {
  public:
-  // Made when a device first asks. From the device's own pool: it outlives what the step allocates.
+  // Made at a device's first request, from the device's own pool: it outlives the step's
+  // allocations.
   const std::int64_t* of(Device device) {
     std::shared_ptr<Storage>& number = numbers_[device];
     if (number == nullptr) {
@@ -33,7 +34,7 @@ class StepNumbers {
     }
     return static_cast<const std::int64_t*>(number->data());
   }
-  // CUDA takes so few bytes from the host's memory at once, and waits for nothing.
+  // CUDA takes so few bytes from the host's memory at once, without waiting.
   void write(const CudaStream& stream) const {
     const auto step = static_cast<std::int64_t>(thread_context().step);
     for (const auto& [device, number] : numbers_) {
@@ -47,20 +48,20 @@ class StepNumbers {
   std::map<Device, std::shared_ptr<Storage>> numbers_;  // an int64 each
 };
 
-// The numbers of the graph that the calling thread captures; nullptr outside.
+// The step numbers of the graph that the calling thread captures; nullptr outside a capture.
 StepNumbers*& current_numbers() {
   thread_local StepNumbers* numbers = nullptr;
   return numbers;
 }
 
-// Memory of a graph's own. A tensor that a step made may outlive the graph, so the pool is never
+// Memory of a graph of its own. A tensor from a step may outlive the graph, so the pool is never
 // destroyed; it is empty afterwards.
 MemoryPool* make_graph_pool(LogicalDevice& device) {
   const std::string name = to_string(device.device()) + " (graph)";
   return make_cuda_memory_pool(name, device.gpu(), &device.own_memory()).release();
 }
 
-// A device whose new tensors come from a pool of the graph's.
+// A device whose new tensors come from one of the graph's pools.
 struct Member {
   LogicalDevice* device;
   MemoryPool* pool;
@@ -82,7 +83,7 @@ class PoolScope {
 };
 
 // Between begin and end all work of the stream, and of streams that wait for it, goes into a graph.
-// Ends the capture in every case: an error leaves streams that work as before.
+// The destructor always ends the capture, so that after an error the streams work as before.
 class Capture {
  public:
   Capture(const CudaStream& stream, StepNumbers& numbers)
@@ -143,7 +144,7 @@ struct StepGraph::Parts {
     }
   }
 
-  // As a launch of the graph would be ordered.
+  // Orders the work like a launch of the graph.
   void warm_up(const std::function<void()>& step) const {
     join();
     fork();
@@ -169,7 +170,7 @@ struct StepGraph::Parts {
     }
   }
 
-  // Lets go of the graph, if there is one, and of what only it used.
+  // Drops the graph, if there is one, and the memory that only it used.
   void forget() {
     const cuda::CurrentGpu current(leader().gpu(), std::nothrow);
     if (executable != nullptr) cuda::ignore(cudaGraphExecDestroy(executable));
@@ -198,7 +199,7 @@ StepGraph::StepGraph(std::vector<Device> devices) : parts_(std::make_unique<Part
             to_string(device));
     require(std::count(devices.begin(), devices.end(), device) == 1, ErrorCode::Usage, "graph",
             "{} appears twice among the devices", to_string(device));
-    logical_device(device);  // fails before a pool is taken
+    logical_device(device);  // throws before a pool is taken
   }
   for (const Device device : devices) {
     LogicalDevice& member = logical_device(device);
