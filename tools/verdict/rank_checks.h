@@ -154,12 +154,12 @@ class RankChecks {
   const std::vector<Device> devices_;
   const std::set<std::size_t> due_;
   const bool is_exact_;
-  const bool is_cheap_;                // true if reading tensors in every step is cheap
-  std::vector<std::string> names_;     // of the parameters, in the optimizer's order: by groups
+  const bool is_cheap_;                 // true if reading tensors in every step is cheap
+  std::vector<std::string> names_;      // of the parameters, in the optimizer's order: by groups
   std::vector<std::string> all_names_;  // of the whole model's parameters, in its order
-  std::vector<double> weight_decays_;  // by name
-  std::vector<Local> locals_;          // by local rank
-  KeptTensors initial_;                // rank 0's weights
+  std::vector<double> weight_decays_;   // by name
+  std::vector<Local> locals_;           // by local rank
+  KeptTensors initial_;                 // rank 0's weights
   std::optional<std::size_t> epoch_of_order_;
   std::vector<std::size_t> order_;  // of the rows in that epoch
   std::size_t num_judged_ = 0;      // steps whose reports were judged
