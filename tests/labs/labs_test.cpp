@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 TEST(Labs, SolutionsHaveAllPointsAndBlanksCompileAndHaveNone) {
   const HandedOut handed_out;
   const std::vector<std::string> labs = handed_out.lab_names();
-  ASSERT_THAT(labs, SizeIs(14));
+  ASSERT_THAT(labs, SizeIs(15));
   for (const std::string& lab : labs) {
     handed_out.submit("solution_" + lab, lab, handed_out.solution(lab));
     handed_out.submit("blank_" + lab, lab, handed_out.blank(lab));
@@ -124,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(Of, WrongSolutions,
                                            "05_naive_all_reduce", "06_ring_all_reduce",
                                            "07_ring_plan", "08_bucket_plan", "09_hook_order",
                                            "10_distributed_sampler", "11_no_sync", "12_alpha_beta",
-                                           "13_fold_patches", "14_attention_backward"),
+                                           "13_fold_patches", "14_attention_backward",
+                                           "15_sharded_step"),
                          [](const auto& lab) { return std::string(lab.param).substr(3); });
 
 }  // namespace

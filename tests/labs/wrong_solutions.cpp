@@ -247,6 +247,29 @@ const std::vector<WrongSolution> kAttentionBackward = {
      "static Head grad;\n  if (grad.q.size() != zeros.size() || grad.q[0].size() != "
      "zeros[0].size()) grad = {zeros, zeros, zeros};"}};
 
+const std::vector<WrongSolution> kShardedStep = {
+    {"15_sharded_step", "forgets_its_own_values", "sum[i] += mine[i];", "sum[i] += 0 * mine[i];"},
+    {"15_sharded_step", "overwrites_instead_of_adding", "sum[i] += received[i];",
+     "sum[i] = received[i];"},
+    {"15_sharded_step", "sends_whole_buffers",
+     "if (to != rank.rank()) rank.send(shard_of(buffer, n, to), to);",
+     "if (to != rank.rank()) rank.send(shard_of(buffer, n, to), to);\n"
+     "    if (to != rank.rank()) rank.send(buffer, to);"},
+    {"15_sharded_step", "sends_after_receiving",
+     "if (from != rank.rank()) rank.recv(shard_of(buffer, n, from), from);",
+     "if (from == rank.rank()) continue;\n"
+     "    rank.recv(shard_of(buffer, n, from), from);\n"
+     "    rank.send(std::span<double>(), from);"},
+    {"15_sharded_step", "gathers_in_the_wrong_place",
+     "if (from != rank.rank()) rank.recv(shard_of(buffer, n, from), from);",
+     "if (from != rank.rank()) rank.recv(shard_of(buffer, n, n - 1 - from), from);"},
+    {"15_sharded_step", "shards_of_one_size", "std::vector<double> received(mine.size());",
+     "std::vector<double> received(buffer.size() / static_cast<std::size_t>(n));"},
+    {"15_sharded_step", "step_of_the_sum", "learning_rate * my_sum[i] / n;",
+     "learning_rate * my_sum[i];"},
+    {"15_sharded_step", "weights_not_gathered", "  all_gather(rank, weights);",
+     "  all_gather(rank, gradients);"}};
+
 }  // namespace
 
 const std::vector<WrongSolution>& wrong_solutions() {
@@ -255,7 +278,7 @@ const std::vector<WrongSolution>& wrong_solutions() {
     for (const auto* lab :
          {&kLinearBackward, &kCrossEntropy, &kScatterPlan, &kReplicateBackward, &kNaiveAllReduce,
           &kRingAllReduce, &kRingPlan, &kBucketPlan, &kHookOrder, &kDistributedSampler, &kNoSync,
-          &kAlphaBeta, &kFoldPatches, &kAttentionBackward}) {
+          &kAlphaBeta, &kFoldPatches, &kAttentionBackward, &kShardedStep}) {
       list.insert(list.end(), lab->begin(), lab->end());
     }
     return list;

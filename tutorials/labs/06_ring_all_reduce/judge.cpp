@@ -9,50 +9,7 @@
 namespace lab {
 namespace {
 
-using lockstep::plan::Chunk;
 using lockstep::plan::even_chunk;
-
-json call(const char* function, json group) {
-  group["call"] = function;
-  return group;
-}
-
-Numbers part(const Numbers& buffer, Chunk chunk) {
-  const auto begin = buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset);
-  return {begin, begin + static_cast<std::ptrdiff_t>(chunk.count)};
-}
-
-std::string judge_reduce_scatter(const json& inputs, const json& answer) {
-  const std::vector<Numbers> buffers = buffers_of(inputs);
-  const Numbers sum = sum_of(buffers);
-  const GroupAnswer found = read_group_answer(answer);
-  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
-    const Chunk own = even_chunk(sum.size(), buffers.size(), rank);
-    const Numbers& buffer = found.buffers.at(rank);
-    if (buffer.size() != sum.size()) return fmt::format("rank {}: the buffer's size", rank);
-    const std::string wrong = differ(fmt::format("reduce_scatter: part {0} on rank {0}", rank),
-                                     part(sum, own), part(buffer, own));
-    if (!wrong.empty()) return wrong;
-  }
-  return {};
-}
-
-// Rank r's part r is what everybody has in the end.
-std::string judge_all_gather(const json& inputs, const json& answer) {
-  const std::vector<Numbers> buffers = buffers_of(inputs);
-  Numbers whole;
-  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
-    const Numbers own = part(buffers[rank], even_chunk(buffers[0].size(), buffers.size(), rank));
-    whole.insert(whole.end(), own.begin(), own.end());
-  }
-  const GroupAnswer found = read_group_answer(answer);
-  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
-    const std::string wrong =
-        differ(fmt::format("all_gather: rank {}", rank), whole, found.buffers.at(rank));
-    if (!wrong.empty()) return wrong;
-  }
-  return {};
-}
 
 // To the right neighbour only, one part at a time, 2 (n-1) steps.
 std::string judge_ring_messages(const json& inputs, const json& answer) {

@@ -4,7 +4,19 @@
 
 #include <utility>
 
+#include "engine/plan/collective_plan.h"
+
 namespace lab {
+namespace {
+
+// Of so many parts of a buffer.
+Numbers part(const Numbers& buffer, std::size_t num_parts, std::size_t index) {
+  const lockstep::plan::Chunk chunk = lockstep::plan::even_chunk(buffer.size(), num_parts, index);
+  const auto begin = buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset);
+  return {begin, begin + static_cast<std::ptrdiff_t>(chunk.count)};
+}
+
+}  // namespace
 
 GroupAnswer read_group_answer(const json& answer) {
   GroupAnswer result;
@@ -33,6 +45,11 @@ json example_group(std::size_t world_size, std::size_t num_elements) {
   return json{{"buffers", std::move(buffers)}};
 }
 
+json call(const char* function, json group) {
+  group["call"] = function;
+  return group;
+}
+
 std::vector<Numbers> buffers_of(const json& inputs) {
   return inputs.at("buffers").get<std::vector<Numbers>>();
 }
@@ -52,6 +69,37 @@ std::string judge_sums(const json& inputs, const json& answer) {
   for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
     const std::string what = fmt::format("{} ranks: rank {}", buffers.size(), rank);
     const std::string wrong = differ(what, sum, found.buffers.at(rank));
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+std::string judge_reduce_scatter(const json& inputs, const json& answer) {
+  const std::vector<Numbers> buffers = buffers_of(inputs);
+  const Numbers sum = sum_of(buffers);
+  const GroupAnswer found = read_group_answer(answer);
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    const Numbers& buffer = found.buffers.at(rank);
+    if (buffer.size() != sum.size()) return fmt::format("rank {}: the buffer's size", rank);
+    const std::string wrong =
+        differ(fmt::format("reduce_scatter: part {0} on rank {0}", rank),
+               part(sum, buffers.size(), rank), part(buffer, buffers.size(), rank));
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+std::string judge_all_gather(const json& inputs, const json& answer) {
+  const std::vector<Numbers> buffers = buffers_of(inputs);
+  Numbers whole;
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    const Numbers own = part(buffers[rank], buffers.size(), rank);
+    whole.insert(whole.end(), own.begin(), own.end());
+  }
+  const GroupAnswer found = read_group_answer(answer);
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    const std::string wrong =
+        differ(fmt::format("all_gather: rank {}", rank), whole, found.buffers.at(rank));
     if (!wrong.empty()) return wrong;
   }
   return {};

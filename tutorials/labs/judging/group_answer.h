@@ -28,10 +28,16 @@ json draw_group(lockstep::Rng& rng, std::size_t world_size, std::size_t num_elem
 // Rank r's element i is 10 r + i + 1: to be followed by eye.
 json example_group(std::size_t world_size, std::size_t num_elements);
 
+// The same for one of the functions of a lab: {"call": its name, "buffers": [...]}.
+json call(const char* function, json group);
+
 std::vector<Numbers> buffers_of(const json& inputs);
 Numbers sum_of(const std::vector<Numbers>& buffers);
 
 // Whether every rank holds the sum of all inputs; what is wrong otherwise.
 std::string judge_sums(const json& inputs, const json& answer);
+// Whether part r of rank r holds the sum of all inputs' part r, or every rank each rank's own part.
+std::string judge_reduce_scatter(const json& inputs, const json& answer);
+std::string judge_all_gather(const json& inputs, const json& answer);
 
 }  // namespace lab

@@ -59,5 +59,6 @@ Lab no_sync_lab();
 Lab alpha_beta_lab();
 Lab fold_patches_lab();
 Lab attention_backward_lab();
+Lab sharded_step_lab();
 
 }  // namespace lab
