@@ -41,7 +41,7 @@ Kind kind_of(char32_t c) {
   return is_within(kNumberRanges, c) ? Kind::number : Kind::other;
 }
 
-// Neighbouring characters of one kind.
+// Consecutive characters of one kind.
 struct Run {
   Kind kind;
   std::size_t last;  // where the last of them begins
@@ -63,7 +63,8 @@ Run run_from(std::string_view text, std::size_t begin, const std::string& name) 
 
 // --- files ---
 
-// The files write a byte as a character: printable ones as themselves, the others as U+0100 and on.
+// The files write a byte as a character: printable bytes as themselves, the others as U+0100 and
+// up.
 std::array<char32_t, 256> characters_of_bytes() {
   std::array<char32_t, 256> characters{};
   char32_t next = 256;
@@ -110,7 +111,7 @@ std::size_t end_of_word(std::string_view text, std::size_t begin, const std::str
     const Run word = run_from(text, behind_space, name);
     if (word.kind != Kind::space) return word.end;
   }
-  // The last of several spaces is left to the word behind them.
+  // The last of several spaces belongs to the next word.
   const Run spaces = run_from(text, begin, name);
   return spaces.end < text.size() && spaces.last > begin ? spaces.last : spaces.end;
 }
@@ -177,11 +178,12 @@ const BytePairs::Merge* BytePairs::find_merge(std::uint16_t left, std::uint16_t 
 }
 
 Tokens BytePairs::encode_word(std::string_view word) const {
-  // A token stands where its bytes begin; a merge takes its right token out of the list.
+  // A token is stored at the place where its bytes begin; a merge removes its right token from the
+  // list.
   constexpr std::size_t kGone = static_cast<std::size_t>(-1);
   struct Place {
     std::uint16_t token;
-    std::size_t before, behind;  // neighbours; behind is kGone in a place without a token
+    std::size_t before, behind;  // neighbours; behind is kGone at a place without a token
   };
   struct Pair {
     std::uint32_t rank;

@@ -1,8 +1,8 @@
 // GPT-2's byte-pair encoding.
 //
-// A text is cut into words, a space belonging to the word behind it. A word's bytes are tokens;
-// then the pair of neighbours that stands first in the list of merges becomes one token, again and
-// again. Source: https://github.com/openai/gpt-2, src/encoder.py.
+// A text is cut into words; a space belongs to the word after it. A word's bytes are tokens; then
+// the pair of neighbours that comes first in the list of merges becomes one token, again and again.
+// Source: https://github.com/openai/gpt-2, src/encoder.py.
 #pragma once
 
 #include <filesystem>
@@ -14,9 +14,10 @@ namespace lockstep::datasets {
 
 class BytePairs final : public Tokenizer {
  public:
-  // Reads encoder.json and vocab.bpe of the folder, or, as Hugging Face calls them, vocab.json and
-  // merges.txt.
-  // Throws Error{Io} that names the file: missing, broken, or not of one vocabulary.
+  // Reads encoder.json and vocab.bpe of the folder, or vocab.json and merges.txt, as Hugging Face
+  // calls them.
+  // Throws Error{Io} that names the file if it is missing or broken, or if the two do not belong to
+  // one vocabulary.
   explicit BytePairs(const std::filesystem::path& folder);
 
   std::size_t size() const override { return bytes_.size(); }
@@ -39,9 +40,9 @@ class BytePairs final : public Tokenizer {
   std::unordered_map<std::uint32_t, Merge> merges_;  // of left << 16 | right
 };
 
-// Where the word ends that begins at text[begin], as this regular expression finds it:
+// The end of the word that begins at text[begin], as this regular expression finds it:
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// name: of the text, in errors. REQUIRES: begin < text.size().
+// name: the text's name in errors. REQUIRES: begin < text.size().
 // Throws Error{Io} for bytes that are not UTF-8.
 std::size_t end_of_word(std::string_view text, std::size_t begin, const std::string& name);
 

@@ -23,7 +23,7 @@ void ByteSource::Close::operator()(gzFile_s* file) const {
 }
 
 ByteSource::ByteSource(const std::filesystem::path& path) {
-  const InputFile file(path, kOperation);  // refuses folders, pipes and what may not be read
+  const InputFile file(path, kOperation);  // refuses folders, pipes and files that may not be read
   name_ = file.name();
   file_bytes_ = file.num_bytes();
   file_.reset(gzopen(path.c_str(), "rb"));

@@ -1,4 +1,4 @@
-// A file read front to back, decompressed on the way if it is gzip.
+// A file read front to back; gzip is decompressed on the way.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@ namespace lockstep::datasets {
 // zlib recognises gzip by its first bytes, not by its name, and verifies its checksums.
 class ByteSource {
  public:
-  // Throws Error{Io} when the file is missing or cannot be opened.
+  // Throws Error{Io} if the file is missing or cannot be opened.
   explicit ByteSource(const std::filesystem::path& path);
 
-  // Fills destination as far as the content reaches and returns the number of bytes: fewer than
-  // destination.size() only at the end.
+  // Fills destination as far as the content reaches and returns the number of bytes, which is less
+  // than destination.size() only at the end.
   // Throws Error{Io} for gzip data that is corrupt or truncated, and for read errors.
   std::size_t read(std::span<std::uint8_t> destination);
 
-  // No file of this size can hold more content than that: the size itself, or for gzip the size
-  // times deflate's best ratio. Bounds what a header can make a reader allocate.
+  // The most content that a file of this size can hold: the size itself, or for gzip the size times
+  // deflate's best ratio. It limits what a header can make a reader allocate.
   std::uint64_t max_content_bytes() const;
 
   const std::string& name() const { return name_; }

@@ -14,9 +14,9 @@ constexpr std::string_view kOperation = "dataset";
 constexpr std::size_t kNumPixels = 32 * 32;
 constexpr std::size_t kNumChannels = 3;
 constexpr std::size_t kRowBytes = 1 + kNumPixels * kNumChannels;
-constexpr std::uint8_t kPickle = 0x80;  // with which files of Python's pickle begin
+constexpr std::uint8_t kPickle = 0x80;  // the first byte of Python's pickle files
 
-// One image, from planes of a colour each to pixels of three.
+// Converts one image from one plane per colour to pixels of three colours.
 void add_row(const std::array<std::uint8_t, kRowBytes>& row, data::LabelledRows& rows) {
   rows.labels.push_back(row[0]);
   for (std::size_t pixel = 0; pixel < kNumPixels; ++pixel) {

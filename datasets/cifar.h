@@ -21,13 +21,13 @@ inline constexpr std::size_t kNumCifarClasses = 10;
 inline const Shape kCifarShape{32, 32, 3};
 
 // The images of these files, one after another, as rows [32, 32, 3] scaled by 1/255.
-// Throws Error{Io} for a file that is missing, cut short in the middle of an image, empty or
-// pickled by Python, and for a label that is no class; it says which file to fetch.
+// Throws Error{Io} for a file that is missing, ends within an image, is empty or was pickled by
+// Python, and for a label that is not a class; it says which file to fetch.
 data::LabelledRows read_cifar(std::span<const std::filesystem::path> files);
 
 // The folder of the binary files: data_dir/cifar10/cifar-10-batches-bin, data_dir/cifar10,
 // data_dir/cifar-10-batches-bin or data_dir itself.
-// Throws Error{Io} that says how to fetch them, and whether the Python version lies there.
+// Throws Error{Io} that says how to fetch them, and whether the Python version is there.
 std::filesystem::path find_cifar(const std::filesystem::path& data_dir);
 
 }  // namespace lockstep::datasets

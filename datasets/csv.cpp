@@ -27,12 +27,12 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
 }
 
-// The lines of a file, one at a time: no more of it than a line and a piece is in memory.
+// The lines of a file, one at a time: at most a line and a piece of it are in memory.
 class LineReader {
  public:
   explicit LineReader(const std::filesystem::path& path) : source_(path) {}
 
-  // Without its newline; valid until the next call. Nothing at the end.
+  // The next line without its newline, valid until the next call; nullopt at the end.
   std::optional<std::string_view> next() {
     std::size_t searched = begin_;
     while (true) {
@@ -94,7 +94,7 @@ std::optional<double> parse_number(std::string_view text) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
-  const bool fits = std::abs(value) <= std::numeric_limits<float>::max();  // a NaN does not
+  const bool fits = std::abs(value) <= std::numeric_limits<float>::max();  // false for NaN
   if (result.ec != std::errc() || result.ptr != end || !fits) return std::nullopt;
   return value;
 }
@@ -107,7 +107,7 @@ char guess_separator(std::string_view line) {
   return best;
 }
 
-// "0,1,2": the names that a table of numbers gets from programs that name columns.
+// True for "0,1,2": programs that name columns give such names to a table of numbers.
 bool counts_columns(const std::vector<std::string_view>& fields) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (fields[i] != std::to_string(i)) return false;
@@ -127,7 +127,7 @@ bool names_the_label(std::string_view field) {
   return name == "label" || name == "class" || name == "target" || name == "y";
 }
 
-// The rows of one file, as its lines are read.
+// The rows of one file, built while its lines are read.
 class Table {
  public:
   explicit Table(std::string file) : file_(std::move(file)) {}
@@ -210,7 +210,7 @@ CsvRows read_csv(const std::filesystem::path& path) {
   Table table(path.string());
   while (std::optional<std::string_view> line = lines.next()) {
     if (line->ends_with('\r')) line->remove_suffix(1);
-    // Old files end their lines with a carriage return alone.
+    // Old files end their lines with only a carriage return.
     for (std::size_t end = line->find('\r'); end != line->npos; end = line->find('\r')) {
       table.add_line(line->substr(0, end));
       line->remove_prefix(end + 1);

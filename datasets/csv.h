@@ -16,17 +16,17 @@ struct CsvRows {
   std::size_t num_rows() const { return labels.size(); }
 };
 
-// Reads numbers, one row a line, plain or gzipped, separated by commas, semicolons or tabs: the one
-// that the first line has most of. Fields may be quoted.
+// Reads numbers, one row per line, plain or gzipped, separated by commas, semicolons or tabs,
+// whichever the first line has most of. Fields may be quoted.
 //
-// The label is a whole number that is not negative ("7", "7.0", "7e0"). It stands in the column
-// that the header calls label, class, target or y, else in the last one. The first line is a header
-// if it holds no number, or counts the columns (0,1,2,...). Empty lines are skipped.
+// The label is a whole number that is not negative ("7", "7.0", "7e0"). It is in the column that
+// the header calls label, class, target or y, else in the last one. The first line is a header if
+// it holds no number, or counts the columns (0,1,2,...). Empty lines are skipped.
 //
 // Throws Error{Io} that names the file and the line: a field that is not a finite number, a line
 // with another number of fields, fewer than two columns, a header with two columns for the label,
-// no rows, the same label in all of ten rows or more (then it is probably another column); and as
-// ByteSource.
+// no rows, or the same label in all of ten rows or more (then it is probably another column). Also
+// throws ByteSource's errors.
 CsvRows read_csv(const std::filesystem::path& path);
 
 }  // namespace lockstep::datasets

@@ -50,7 +50,7 @@ std::string_view name_of(DatasetKind kind) {
   return "synthetic";
 }
 
-// "60000x784x10", or "60000x28x28x1x10" for images. What does not parse comes back as 0 rows.
+// "60000x784x10", or "60000x28x28x1x10" for images. Returns 0 rows if it cannot be parsed.
 SyntheticSize parse_size(std::string_view text) {
   std::vector<std::size_t> numbers;
   const char* position = text.data();
@@ -118,8 +118,8 @@ Dataset load_tiny_shakespeare(const std::filesystem::path& data_dir, const TextO
        data_dir.string());
 }
 
-// The four files of MNIST or of its replacement Fashion-MNIST. No row is read before all headers
-// have been compared.
+// The four files of MNIST or of its replacement Fashion-MNIST. All headers are compared before any
+// row is read.
 class MnistFiles {
  public:
   MnistFiles(std::string_view name, const std::filesystem::path& data_dir)
@@ -141,8 +141,8 @@ class MnistFiles {
     return {find(part, "images", "idx3-ubyte"), find(part, "labels", "idx1-ubyte")};
   }
 
-  // The official name, or with a point in place of the last dash; plain or gzipped; in a folder of
-  // that name or not: as people get these files from several places.
+  // The official name, or with a point instead of the last dash; plain or gzipped; in a folder of
+  // that name or not, because people get these files from several places.
   std::filesystem::path find(std::string_view part, std::string_view what,
                              std::string_view type) const {
     std::error_code ignored;

@@ -1,4 +1,4 @@
-// The data sets that --dataset names, in memory.
+// The data sets of --dataset, in memory.
 #pragma once
 
 #include <cstddef>
@@ -39,22 +39,22 @@ struct DatasetSpec {
 // Throws Error{Usage} that says what is allowed.
 DatasetSpec parse_dataset(std::string_view text);
 
-// The numbers of a row, and the labels that it may have. A file of mnist's format may have other
-// sizes; a text has a vocabulary of its own.
+// The numbers in a row, and its possible labels. A file in mnist's format may have other sizes; a
+// text has a vocabulary of its own.
 struct RowSize {
   std::size_t num_features = 0;
   std::size_t num_classes = 0;
-  Shape image;  // [height, width, channels]; of rows that are none, no dimensions
+  Shape image;  // [height, width, channels]; no dimensions if rows are not images
 };
 RowSize usual_row_size(const DatasetSpec& spec);
 
-// What parse_dataset reads.
+// The reverse of parse_dataset().
 std::string to_string(const DatasetSpec& spec);
 
 struct Dataset {
   data::LabelledRows train;
   data::LabelledRows test;
-  std::string characters = {};  // of a text whose tokens are characters: each once, in their order
+  std::string characters = {};  // for a text whose tokens are characters: each once, in their order
 };
 
 // Loads the training and the test rows, in their files' order.
@@ -62,9 +62,10 @@ struct Dataset {
 //         with t10k, each plain or with .gz, in data_dir/mnist (data_dir/fashion-mnist), or in
 //         data_dir itself. cifar10: see cifar.h. tinyshakespeare: input.txt, likewise. digits,
 //         synthetic and embedded-text need none.
-// Text:   of texts only: how many tokens a row has, and which tokens.
-// Seed:   synthetic only; its test set is a fifth as many rows (at least one) of the same kind.
-// Throws: Error{Io} when a file is missing (says how to fetch it) or broken (see idx.h).
+// Text:   for texts only: how many tokens a row has, and which tokens.
+// Seed:   for synthetic only; its test set has a fifth as many rows (at least one) of the same
+//         kind.
+// Throws: Error{Io} if a file is missing (says how to fetch it) or broken (see idx.h).
 struct TextOptions {
   std::size_t window = 64;
   std::filesystem::path vocab = {};  // the folder of GPT-2's tokens (bpe.h); empty: characters

@@ -21,8 +21,8 @@ inline constexpr std::size_t kNumTrainDigits = 1500;
 inline constexpr std::size_t kNumDigitPixels = 64;
 inline constexpr std::size_t kNumDigitClasses = 10;
 
-// Rows begin ... end - 1 in the file's order, scaled by 1/16. The convention here: rows 0 to 1499
-// train, 1500 to 1796 test.
+// Rows begin ... end - 1 in the file's order, scaled by 1/16. By convention, rows 0 to 1499 are for
+// training and 1500 to 1796 for the test.
 // REQUIRES: begin <= end <= kNumDigits.
 data::LabelledRows load_digits(std::size_t begin, std::size_t end);
 
@@ -31,7 +31,7 @@ struct Digits {
   data::LabelledTensors test;   // 297
 };
 
-// All of them as float32 tensors on cpu:0.
+// All digits as float32 tensors on cpu:0.
 Digits load_digits();
 
 }  // namespace lockstep::datasets

@@ -23,7 +23,7 @@ void read_exactly(ByteSource& source, std::span<std::uint8_t> destination) {
           num_read);
 }
 
-// The mistakes that people make with downloaded files.
+// Usual mistakes with downloaded files.
 std::string_view likely_cause(const std::array<std::uint8_t, 4>& magic) {
   if (magic[0] == 0x1f && magic[1] == 0x8b) return "; it is gzip inside gzip: unpack it once";
   if (magic[0] == '<') return "; it is a web page: download the file itself";
@@ -70,7 +70,7 @@ Shape read_sizes(ByteSource& source, std::size_t num_dims) {
   return Shape(sizes);
 }
 
-// At first no more than this is taken on the header's word.
+// At most so much memory is taken at first, before the header's claim has proved true.
 constexpr std::size_t kFirstBytes = std::size_t{1} << 20;
 
 }  // namespace

@@ -26,18 +26,18 @@ struct IdxArray {
   std::vector<std::uint8_t> elements;
 };
 
-// One file of which the header has been read and checked, and no element.
+// One file whose header has been read and checked, but no element.
 class IdxFile {
  public:
-  // gzip is recognised by content. Throws Error{Io} that names the file when it is missing, corrupt
-  // gzip, no IDX file of unsigned bytes, or promises more elements than the file can hold.
+  // gzip is recognised by content. Throws Error{Io} that names the file if it is missing, is
+  // corrupt gzip, is not an IDX file of unsigned bytes, or promises more elements than it can hold.
   explicit IdxFile(const std::filesystem::path& path);
 
   const Shape& shape() const { return shape_; }
   const std::string& name() const { return source_.name(); }
 
   // Call it once. Memory grows with the elements that arrive, whatever the header promises.
-  // Throws Error{Io} when the file is truncated, corrupt gzip or longer than its sizes say.
+  // Throws Error{Io} if the file is truncated, is corrupt gzip, or is longer than its sizes say.
   std::vector<std::uint8_t> read_elements();
 
  private:
@@ -48,18 +48,18 @@ class IdxFile {
 // Reads one file. Throws as IdxFile.
 IdxArray read_idx(const std::filesystem::path& path);
 
-// Images [rows, ...] and their labels [rows], of which the headers have been read and compared.
+// Images [rows, ...] and their labels [rows], whose headers have been read and compared.
 class LabelledIdx {
  public:
-  // Throws Error{Io} as IdxFile, and when there are no rows or the two files differ in rows.
+  // Throws IdxFile's errors, and Error{Io} if there are no rows or the two files differ in rows.
   LabelledIdx(const std::filesystem::path& images, const std::filesystem::path& labels);
 
-  // Of one row: [28, 28].
+  // The shape of one row: [28, 28].
   Shape row_shape() const;
   const std::string& images_name() const { return images_.name(); }
 
   // Call it once. Pixels are scaled by 1/255.
-  // Throws Error{Io} as IdxFile, and when a label is not in 0 ... num_classes - 1.
+  // Throws IdxFile's errors, and Error{Io} if a label is not in 0 ... num_classes - 1.
   data::LabelledRows read(std::size_t num_classes, std::string name);
 
  private:

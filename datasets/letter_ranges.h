@@ -1,5 +1,5 @@
-// The letters and the numbers of Unicode (\p{L} and \p{N}): the distances between the points where
-// such characters begin and end, from 0 on. Made by make_letter_ranges.py.
+// The letters and numbers of Unicode (\p{L} and \p{N}): the distances between the points where such
+// characters begin and end, starting at 0. Made by make_letter_ranges.py.
 #pragma once
 
 #include <array>

@@ -9,7 +9,7 @@
 namespace lockstep::datasets {
 namespace {
 
-// Streams of one seed: rows count up from 0, prototypes down from the end.
+// The streams of one seed: rows count up from 0, prototypes down from the end.
 Rng rng_of_row(std::uint64_t seed, std::size_t row) {
   return Rng(seed, row);
 }

@@ -1,5 +1,5 @@
-// Texts as tokens: characters, or what a tokenizer has written. The last tenth of a text is for
-// validation, as nanoGPT has it.
+// Texts as tokens: characters, or the output of a tokenizer. The last tenth of a text is for
+// validation, as in nanoGPT.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace lockstep::datasets {
 
-// GPT-2's byte-pair encoding, which writes token files, has so many tokens.
+// The number of tokens of GPT-2's byte-pair encoding, which writes token files.
 inline constexpr std::size_t kGpt2Vocabulary = 50257;
 
 // About 120 kB of Shakespeare, part of the program: a text that needs no download.
@@ -20,9 +20,9 @@ inline constexpr std::size_t kGpt2Vocabulary = 50257;
 //         https://github.com/karpathy/char-rnn; the text is in the public domain.
 extern const std::string_view kEmbeddedText;
 
-// The characters of UTF-8 text; the vocabulary is those that it has, in the order of their code
-// points. window: tokens of a row.
-// Throws Error{Io} that names `name` for other bytes than UTF-8, and for a text that is shorter
+// Takes characters of UTF-8 text as tokens; the vocabulary is the text's characters in the order of
+// their code points. window: tokens in a row.
+// Throws Error{Io} that names `name` for bytes that are not UTF-8, and for a text that is shorter
 // than a window.
 Dataset characters_of(std::string_view text, const std::string& name, std::size_t window);
 
@@ -30,9 +30,9 @@ Dataset characters_of(std::string_view text, const std::string& name, std::size_
 Dataset tokens_of(std::string_view text, const Tokenizer& tokenizer, const std::string& name,
                   std::size_t window);
 
-// A file of tokens, uint16 each: plain as nanoGPT's, or behind the header of llm.c's.
-// Throws Error{Io} that names the file: one that cannot be read, or that its header does not fit, a
-// token outside GPT-2's vocabulary (with its offset), and for fewer tokens than a window takes.
+// Reads a file of tokens, uint16 each: plain as nanoGPT's, or after a header as llm.c's.
+// Throws Error{Io} that names the file if it cannot be read, does not match its header, has a token
+// outside GPT-2's vocabulary (with its offset), or has fewer tokens than a window.
 Dataset read_tokens(const std::filesystem::path& path, std::size_t window);
 
 }  // namespace lockstep::datasets

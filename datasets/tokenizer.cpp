@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kOperation = "text";
 
-// What next_character() finds; none: not UTF-8.
+// find_character() returns it for bytes that are not UTF-8.
 constexpr char32_t kNone = std::numeric_limits<char32_t>::max();
 char32_t find_character(std::string_view text, std::size_t& at) {
   const auto first = static_cast<unsigned char>(text[at]);

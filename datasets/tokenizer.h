@@ -1,4 +1,4 @@
-// Texts as tokens, which are numbered from 0, and tokens as text.
+// Turns texts into tokens, which are numbered from 0, and back.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace lockstep::datasets {
 using Tokens = std::vector<std::uint16_t>;
 inline constexpr std::size_t kMostTokens = 65535;
 
-// The character that begins at text[at], which moves behind it. name: of the text, in errors.
+// Returns the character that begins at text[at], and moves at past it. name: the text's name in
+// errors.
 // Throws Error{Io} for bytes that are not UTF-8, with their offset.
 char32_t next_character(std::string_view text, std::size_t& at, const std::string& name);
 std::string utf8(char32_t character);
@@ -19,18 +20,18 @@ std::string utf8(char32_t character);
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  virtual std::size_t size() const = 0;  // how many tokens there are
-  // name: of the text, in errors.
+  virtual std::size_t size() const = 0;  // the number of tokens
+  // name: the text's name in errors.
   // Throws Error{Io} for bytes that are not UTF-8, Error{Usage} for a character without a token.
   virtual Tokens encode(std::string_view text, const std::string& name) const = 0;
-  // Its bytes, which may be a part of a character. REQUIRES: token < size().
+  // The token's bytes, which may be a part of a character. REQUIRES: token < size().
   virtual std::string decode(std::uint16_t token) const = 0;
 };
 
 // A token for each character, in the order of their code points.
 class Characters final : public Tokenizer {
  public:
-  // Those of the text. Throws Error{Io} as next_character(), and for too many.
+  // The characters of the text. Throws next_character()'s errors, and Error{Io} for too many.
   Characters(std::string_view text, const std::string& name);
 
   std::string text() const;  // each once, in their order

@@ -2,14 +2,14 @@
 // devices.
 //
 // forward(x) is the value; backward(saved, grad) is grad times the derivative, where saved is x for
-// GELU and the value forward(x) for the others (needs_preactivation in kernels/backend.h).
-// Math is the backend's own: static functions exp, tanh and normal_distribution (Phi) of float and
-// of double.
+// GELU and the value forward(x) for the others (needs_preactivation in kernels/backend.h). Math is
+// the backend's own class, with static functions exp, tanh and normal_distribution (Phi) of float
+// and of double.
 #pragma once
 
 #include "kernels/backend.h"
 
-// A function for both sides where a compiler knows two.
+// Compiles a function for host and device, if the compiler knows both.
 #ifdef __CUDACC__
 #define LOCKSTEP_HOST_DEVICE __host__ __device__
 #else
@@ -32,9 +32,9 @@ struct Identity {
 struct Relu {
   template <typename T>
   LOCKSTEP_HOST_DEVICE static T forward(T x) {
-    return x <= T(0) ? T(0) : x;  // a NaN stays one, as in PyTorch
+    return x <= T(0) ? T(0) : x;  // a NaN stays NaN, as in PyTorch
   }
-  // 0 where the value is not positive, whatever the gradient; where it is NaN, the gradient.
+  // 0 if the value is not positive, whatever the gradient; the gradient if the value is NaN.
   template <typename T>
   LOCKSTEP_HOST_DEVICE static T backward(T y, T grad) {
     return y <= T(0) ? T(0) : grad;

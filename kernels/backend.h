@@ -1,16 +1,16 @@
-// The one seam between the engine and a device: every kernel that a device must provide.
+// The only interface between the engine and a device: every kernel that a device must provide.
 //
-// Kernels see views (core) and streams (runtime), never tensors. A new device implements this class
-// and nothing else. Rules that hold for every method:
+// Kernels see views (core) and streams (runtime), never tensors. A new device only has to implement
+// this class. These rules hold for every method:
 //   Memory:  views are contiguous unless a MatrixView says otherwise; outputs do not alias inputs
 //            unless the method says so; outputs are overwritten unless the method says "adds".
 //   Order:   work follows all earlier work of `stream`; on the CPU it runs in the calling thread,
 //            spread over the threads of stream.device().
 //   Types:   floating inputs and outputs of one call share one dtype, float32 or float64.
 //   Empty:   zero rows or elements are valid everywhere.
-//   Sizes:   REQUIRES shapes that fit and one dtype, which the operations of autograd check. The
-//            calls that programs make on their own (copies and element-by-element arithmetic) check
-//            them too: Error{Shape}, Error{DType}.
+//   Sizes:   REQUIRES shapes that fit and one dtype, which the operations of autograd check. Calls
+//            that programs make directly (copies and element-by-element arithmetic) also check
+//            them: Error{Shape}, Error{DType}.
 //   Throws:  Error{DType} for a dtype the device has no kernel for.
 // kernels/cpu is the reference that every other backend is tested against.
 #pragma once
@@ -26,10 +26,10 @@ namespace lockstep::kernels {
 
 using runtime::Stream;
 
-// Functions of one element, which a linear layer may end with.
+// Functions of one element, with which a linear layer may end.
 enum class Activation { none, relu, gelu_erf, gelu_tanh, tanh, sigmoid };
 
-// A result replaces what was there, or is added to it.
+// A result replaces the old values, or is added to them.
 enum class Write { overwrite, accumulate };
 
 enum class Transpose { no, yes };
@@ -41,16 +41,16 @@ inline bool needs_preactivation(Activation activation) {
   return activation == Activation::gelu_erf || activation == Activation::gelu_tanh;
 }
 
-// Which values of which row a dropout call draws: Philox keyed by (seed, step, layer, global row),
-// so that any sharding of a batch draws the same mask.
+// The key of a dropout call's random values: Philox keyed by (seed, step, layer, global row), so
+// that any sharding of a batch draws the same mask.
 struct DropoutMask {
   double probability = 0.5;  // of dropping an element; kept ones are multiplied by 1/(1-p)
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::uint32_t layer = 0;
   std::uint64_t first_row = 0;  // global number of row 0 of this shard
-  // int64 [1] in the device's memory, in place of `step` where it has data: what a captured graph
-  // is to draw by changes from launch to launch.
+  // int64 [1] in the device's memory, which replaces `step` if it has data: a captured graph must
+  // draw differently at each launch.
   ConstTensorView step_on_device{};
 };
 
@@ -62,12 +62,13 @@ struct BatchNormForward {
   TensorView mean;          // [features]: of this batch (training) or given (evaluation)
   TensorView inverse_std;   // [features]: 1/sqrt(biased variance + epsilon), written
   TensorView running_mean;  // [features], or nullptr; updated with momentum when training
-  TensorView running_var;   // [features], or nullptr; unbiased variance is what enters it
+  TensorView running_var;   // [features], or nullptr; updated with the unbiased variance
   double momentum = 0.1;
   double epsilon = 1e-5;
-  // batch: of x. running: the running ones. shared: of the rows of several replicas, by `moments`.
+  // batch: those of x. running: the running ones. shared: of the rows of several replicas, from
+  // `moments`.
   enum class Statistics { batch, running, shared } statistics = Statistics::batch;
-  ConstTensorView moments = {};  // shared: what batch_moments wrote on each, one after another
+  ConstTensorView moments = {};  // shared: all replicas' moments, one after another
 };
 
 struct BatchNormBackward {
@@ -95,7 +96,7 @@ struct ConvForward {
   TensorView scratch;        // conv_scratch(windows) elements
 };
 
-// linear_backward over them; an output without data is not wanted.
+// linear_backward over the patches; an output without data is not wanted.
 struct ConvBackward {
   Windows windows;
   ConstTensorView x;
@@ -130,7 +131,8 @@ struct LayerNormBackward {
   TensorView grad_bias;
 };
 
-// Causal self-attention: in each of several heads, position t of a sequence sees positions 0 ... t.
+// Causal self-attention: in each of several heads, position t of a sequence only sees positions 0
+// ... t.
 struct AttentionShape {
   std::size_t batch = 0;   // sequences
   std::size_t length = 0;  // positions of each
@@ -142,14 +144,15 @@ struct AttentionShape {
 };
 inline constexpr std::size_t kMaxHeadSize = 128;
 
-// Numbers that change from step to step live in device memory, so that a captured graph stays true.
+// Numbers that change from step to step live in device memory, so that a captured graph stays
+// correct.
 struct StepScalars {
   ConstTensorView learning_rate;  // float64 [1]
   TensorView step;                // int64 [1]: 0 in the first step; the optimizer adds 1 to it
 };
 
-// A parameter of an optimizer's step, with the state that the optimizer keeps for it: zeros before
-// its first step.
+// A parameter of an optimizer's step, with the optimizer's state for it, which is zero before its
+// first step.
 struct OptimizerParameter {
   TensorView weight;
   ConstTensorView grad;
@@ -175,7 +178,7 @@ class Backend {
   virtual ~Backend() = default;
 
   // --- moving and filling ---
-  // Converts where the dtypes differ, as static_cast does (core/half.h).
+  // Converts if the dtypes differ, as static_cast does (core/half.h).
   virtual void copy(Stream& stream, ConstTensorView from, TensorView to) = 0;
   virtual void copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) = 0;
   virtual void fill(Stream& stream, TensorView to, double value) = 0;
@@ -192,16 +195,15 @@ class Backend {
   virtual void axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) = 0;
   // y = factor * (sources[0] + sources[1] + ...), added from the left, so that every caller gets
   // the same bits; each source is multiplied by the factor before it is added. y may alias any
-  // source. Also int32 and int64 (factor 1), bfloat16 and float16 (added up in float, rounded
-  // once).
+  // source. Also int32 and int64 (factor 1), bfloat16 and float16 (added in float, rounded once).
   virtual void ordered_sum(Stream& stream, std::span<const ConstTensorView> sources, double factor,
                            TensorView y) = 0;
   virtual void activation_forward(Stream& stream, Activation activation, ConstTensorView x,
                                   TensorView y) = 0;
-  // grad_x = grad_y * activation'. `saved` is x where needs_preactivation(activation), else y.
+  // grad_x = grad_y * activation'. `saved` is x if needs_preactivation(activation), else y.
   virtual void activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
                                    ConstTensorView grad_y, TensorView grad_x) = 0;
-  // Forward and backward alike: y = x * mask / (1 - p). rows x cols, row r is global row
+  // The same forward and backward: y = x * mask / (1 - p). rows x cols; row r is global row
   // mask.first_row + r.
   virtual void dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
                        MatrixView y) = 0;
@@ -217,8 +219,8 @@ class Backend {
   virtual void matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a, ConstMatrixView b,
                       Transpose transpose_b, MatrixView c, Write write) = 0;
   // y = activation(x * weight^T + bias). x [batch, in], weight [out, in], y [batch, out]; bias
-  // [out], or no data: none. preactivation [batch, out]: where it has data, receives the value
-  // before the activation.
+  // [out], or no data: none. preactivation [batch, out] receives the value before the activation,
+  // if it has data.
   virtual void linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
                               ConstTensorView bias, Activation activation, MatrixView y,
                               MatrixView preactivation) = 0;
@@ -230,13 +232,13 @@ class Backend {
                                TensorView grad_bias) = 0;
 
   // --- images (windows.h): x [images, height, width, channels] ---
-  // Row by row the elements of each window, 0 beyond the image.
+  // The elements of each window, row by row; 0 outside the image.
   virtual void patches(Stream& stream, const Windows& windows, ConstTensorView x,
                        MatrixView patches) = 0;
-  // The transpose: each element of x is the sum of its copies in the patches, in the rows' order.
+  // The transpose: each element of x is the sum of its copies in the patches, in the order of rows.
   virtual void fold_patches(Stream& stream, const Windows& windows, ConstMatrixView patches,
                             TensorView x) = 0;
-  // The elements of scratch memory that a convolution works in: patches of some images at a time.
+  // The elements of scratch memory that a convolution needs: for patches of some images at a time.
   virtual std::size_t conv_scratch(const Windows& windows) const = 0;
   virtual void conv_forward(Stream& stream, const ConvForward& call) = 0;
   virtual void conv_backward(Stream& stream, const ConvBackward& call) = 0;
@@ -247,32 +249,32 @@ class Backend {
   virtual void pool_backward(Stream& stream, const Windows& windows, Pooling pooling,
                              ConstTensorView winners, ConstTensorView grad_y,
                              TensorView grad_x) = 0;
-  // Each matrix of x, transposed, one after another in y.
+  // Each matrix of x is transposed; the results are one after another in y.
   virtual void transpose(Stream& stream, ConstMatrixView x, TensorView y) = 0;
 
   // --- sequences ---
   // y[i] = weight[tokens[i]] + positions[i % length]. tokens int64 [rows], weight [vocabulary,
-  // channels], positions [length, channels] or no data: none. Throws Error{Shape} that names the
+  // channels], positions [length, channels], or no data: none. Throws Error{Shape} that names the
   // place of a token outside the vocabulary.
   virtual void embedding_forward(Stream& stream, ConstTensorView tokens, ConstMatrixView weight,
                                  ConstMatrixView positions, MatrixView y) = 0;
-  // Each row of grad_weight (grad_positions) = the sum of the rows of grad_y whose y had it, added
-  // in their order; zeros where there are none. An output without data is not wanted.
+  // Each row of grad_weight (grad_positions) = the sum of the rows of grad_y whose y used it, added
+  // in their order; zeros if there are none. An output without data is not wanted.
   virtual void embedding_backward(Stream& stream, ConstTensorView tokens, ConstMatrixView grad_y,
                                   MatrixView grad_weight, MatrixView grad_positions) = 0;
-  // With queries, keys and values of a head [length, head_size] side by side in qkv [batch, length,
-  // 3 * channels] (all heads' queries, then keys, then values), P = softmax of the seen scores
-  // queries * keys^T / sqrt(head_size): y [batch, length, channels] = P * values. The scores exist
-  // in blocks only. log_sums [batch, heads, length] = log of the sum of exp(scores), for backward.
+  // qkv [batch, length, 3 * channels] holds all heads' queries, then keys, then values; each head
+  // has [length, head_size] of each. With P = softmax of the visible scores queries * keys^T /
+  // sqrt(head_size): y [batch, length, channels] = P * values. Only blocks of the scores exist at a
+  // time. log_sums [batch, heads, length] = log of the sum of exp(scores), for backward.
   virtual void attention_forward(Stream& stream, const AttentionShape& shape, ConstTensorView qkv,
                                  TensorView y, TensorView log_sums) = 0;
-  // scratch: as large as log_sums.
+  // scratch is as large as log_sums.
   virtual void attention_backward(Stream& stream, const AttentionShape& shape, ConstTensorView qkv,
                                   ConstTensorView y, ConstTensorView log_sums,
                                   ConstTensorView grad_y, TensorView grad_qkv,
                                   TensorView scratch) = 0;
-  // Row i of each matrix: p[j] = softmax over j <= i of scale * scores[j]; 0 beyond. p may alias
-  // scores. scores contiguous, p alike.
+  // Row i of each matrix: p[j] = softmax over j <= i of scale * scores[j]; 0 for j > i. p may alias
+  // scores. Both are contiguous.
   virtual void causal_softmax_forward(Stream& stream, ConstMatrixView scores, double scale,
                                       MatrixView p) = 0;
   // grad_scores = scale * p * (grad_p - (row sum of p * grad_p)); may alias grad_p.
@@ -305,12 +307,12 @@ class Backend {
   virtual void layer_norm_backward(Stream& stream, const LayerNormBackward& call) = 0;
   virtual void batch_norm_forward(Stream& stream, const BatchNormForward& call) = 0;
   virtual void batch_norm_backward(Stream& stream, const BatchNormBackward& call) = 0;
-  // For replicas that share their statistics: moments float64 [2 * features + 1] = each
-  // feature's mean, each feature's sum of squared deviations from it, and the number of rows.
+  // For replicas that share their statistics: moments float64 [2 * features + 1] = each feature's
+  // mean, each feature's sum of squared deviations from it, and the number of rows.
   virtual void batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) = 0;
-  // call.sums = each feature's sum of grad_y, of grad_y * x^ with x^ = (x - mean) * inverse_std,
-  // and the number of rows; also grad_weight and grad_bias. With the sums over all replicas,
-  // batch_norm_backward then writes grad_x alone.
+  // call.sums = each feature's sum of grad_y, then of grad_y * x^ with x^ = (x - mean) *
+  // inverse_std, and the number of rows; also writes grad_weight and grad_bias. With the sums over
+  // all replicas, batch_norm_backward then only writes grad_x.
   virtual void batch_norm_sums(Stream& stream, const BatchNormBackward& call) = 0;
 
   // --- many tensors in one call; sgd and adamw read scalars.step, then add 1 to it ---
@@ -319,16 +321,16 @@ class Backend {
   virtual void adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                      const StepScalars& scalars, const AdamWOptions& options) = 0;
   // Multiplies each tensor by max_norm / (norm[0] + 1e-6), unless that is 1 or more; norm float64
-  // [1]. So a norm need not come to the host.
+  // [1]. So the norm need not come to the host.
   virtual void clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
                     double max_norm) = 0;
 };
 
-// The backend of a device type. Throws Error{Device} where this build has none.
+// The backend of a device type. Throws Error{Device} if this build has none.
 Backend& backend(DeviceType type);
 
-// Puts a backend in the place of a type's own, such as a decorator of it; nullptr: the own one
-// again. REQUIRES: no kernel runs on such devices meanwhile; the backend outlives its use.
+// Replaces a type's backend, for example by a decorator of it; nullptr restores the original.
+// REQUIRES: no kernel runs on such devices meanwhile; the backend outlives its use.
 void set_backend(DeviceType type, Backend* backend);
 
 // The CUDA backend, or nullptr in a build without CUDA: CMake links cuda/ or no_cuda.cpp.

@@ -1,4 +1,4 @@
-// Dropout's mask, which every backend draws alike; it depends only on seed, step, layer and the
+// Dropout's mask, which is the same on every backend. It only depends on seed, step, layer and the
 // element's place in the global batch:
 //   key     = words 0 and 1 (low, high) of philox({step low, step high, kDropout, 0}, seed)
 //   words   = philox({row low, row high, column / 4, layer}, key), row = first_row + r
@@ -16,12 +16,12 @@ namespace lockstep::kernels {
 inline constexpr std::uint32_t kDropoutKeys = 0x64726f70u;  // kDropout: "drop", unlike other uses
 
 struct DropoutDraw {
-  std::uint64_t key = 0;           // of the Philox blocks of this call; not of step_on_device
+  std::uint64_t key = 0;           // of this call's Philox blocks; unset with step_on_device
   std::uint32_t last_dropped = 0;  // the largest word that drops its element
-  double factor = 0;               // of the elements that are kept
+  double factor = 0;               // of the kept elements
 };
 
-// Nothing where no element is dropped.
+// Empty if no element is dropped.
 inline std::optional<DropoutDraw> dropout_draw(const DropoutMask& mask) {
   const auto threshold = static_cast<std::uint64_t>(mask.probability * 0x1p32);
   if (threshold == 0) return std::nullopt;

@@ -1,5 +1,5 @@
 // Views as pointers to their elements, dtypes as the C++ types of elements, and the errors for
-// views that don't fit. No formatter is included here: .cu files need none.
+// views that don't fit. It includes no formatter, so that .cu files can use it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ auto* row_of(const BasicMatrixView<Void>& view, std::size_t row) {
   return data_of<T>(view) + row * view.leading_dimension;
 }
 
-// Calls function.operator()<T>() with the type of an element, any of them. The 16-bit types are the
+// Calls function.operator()<T>() with the element type of any dtype. The 16-bit types are the
 // backend's own.
 template <typename Bfloat16, typename Float16, typename Function>
 void for_any_of(DType dtype, Function&& function) {
@@ -45,16 +45,16 @@ void for_any_of(DType dtype, Function&& function) {
   }
 }
 
-// Error{DType}: "the CPU backend has no kernel for int64; convert to float32 or float64".
+// Throws Error{DType}: "the CPU backend has no kernel for int64; convert to float32 or float64".
 [[noreturn]] void fail_dtype(DeviceType device, const char* operation, DType dtype);
 
 struct NamedView {
   const char* name;
   ConstTensorView view;
 };
-// Error{Shape} that names the view, unless it has as many elements as the first.
+// Throws Error{Shape} that names the view, unless it has as many elements as the first.
 void require_as_large(const char* operation, const ConstTensorView& first, const NamedView& other);
-// The same of several, which also have its dtype; else Error{DType}.
+// The same for several views, which must also have its dtype; else throws Error{DType}.
 void require_alike(const char* operation, const ConstTensorView& first,
                    std::initializer_list<NamedView> others);
 // Checks the arguments of Backend::ordered_sum.
@@ -69,7 +69,8 @@ void for_floating_of(DType dtype, const char* operation, Function&& function) {
   fail_dtype(kDevice, operation, dtype);
 }
 
-// float32 or float64, for a method that would find out only after it has changed something.
+// Requires float32 or float64, for a method that would otherwise fail after it has changed
+// something.
 template <DeviceType kDevice>
 void require_floating_of(const char* operation, DType dtype) {
   for_floating_of<kDevice>(dtype, operation, []<typename T>() {});

@@ -1,9 +1,9 @@
-// How float32 matrices are multiplied: how exactly, and on GPUs by which algorithm.
+// How float32 matrices are multiplied: the precision, and on GPUs the choice of the algorithm.
 //
 // Tensor cores are many times faster than float32 arithmetic, but round the factors first. Sums are
-// float32 in every case, and matrices in memory stay float32. Process-wide, read by every product
-// when it is enqueued: a captured graph keeps what it was captured with.
-// float64 is always multiplied in full. The CPU's products are exact to float32's rounding, but for
+// always float32, and matrices in memory stay float32. The setting is process-wide, and every
+// product reads it when it is enqueued; a captured graph keeps the setting of its capture. float64
+// is always multiplied in full. The CPU's products are exact to float32's rounding, except for
 // bf16, which it imitates.
 // Source: torch.set_float32_matmul_precision, with its words; bf16 is torch.autocast's.
 #pragma once
@@ -55,7 +55,7 @@ inline MatmulPrecision parse_matmul_precision(std::string_view word) {
 // times slower than the best. So each product is timed when its sizes are first seen, and the
 // winner is remembered (kernels/cuda/product.h). But algorithms add in different orders, so another
 // run may round differently. A mode that promises the same bits in every run turns tuning off: the
-// library's first guess depends on sizes, library and GPU model alone. The CPU has one algorithm.
+// library's first guess only depends on sizes, library and GPU model. The CPU has one algorithm.
 
 // False with LOCKSTEP_TUNING=off in the environment, or inside an UntunedScope.
 inline bool is_matmul_tuning_on() {

@@ -1,4 +1,4 @@
-// The windows that slide over images: the geometry that convolutions and poolings share.
+// The windows that slide over images: the geometry of convolutions and poolings.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,12 @@
 namespace lockstep::kernels {
 
 // Images are [images, height, width, channels], channels last. Windows of kernel_height x
-// kernel_width pixels stand `stride` apart, on images with `padding` more pixels on every side.
+// kernel_width pixels are `stride` apart, on images with `padding` more pixels on every side.
 //
 // The patches of such images are a matrix [rows(), cols()]: row (image, oy, ox) has the pixels of
-// one window, [kernel_height, kernel_width, channels], and so is kernel_height stretches of
-// kernel_width * channels elements, each of which is one stretch of the image's memory too.
-// REQUIRES: stride > 0, and a padded image that is no smaller than the window.
+// one window, [kernel_height, kernel_width, channels]. So it consists of kernel_height stretches of
+// kernel_width * channels elements, each of which is consecutive in the image's memory too.
+// REQUIRES: stride > 0, and a padded image at least as large as the window.
 struct Windows {
   std::size_t images = 0;
   std::size_t height = 0;
@@ -29,7 +29,7 @@ struct Windows {
   std::size_t cols() const { return kernel_height * kernel_width * channels; }
   std::size_t image_elements() const { return height * width * channels; }
 
-  // True where the patches are the image itself: a 1x1 convolution.
+  // True if the patches are the image itself: a 1x1 convolution.
   bool are_pixels() const {
     return kernel_height == 1 && kernel_width == 1 && stride == 1 && padding == 0;
   }
@@ -41,7 +41,7 @@ struct Windows {
   }
 };
 
-// How a pooling makes one pixel of a window's. The average counts padding as zeros, as PyTorch's
+// How a pooling reduces a window to one pixel. The average counts padding as zeros, as PyTorch's
 // default does; the maximum ignores it, and a NaN is the largest.
 enum class Pooling { maximum, average };
 

@@ -1,10 +1,10 @@
 // Causal attention in blocks of queries and keys: the scores of two blocks are one product, which
-// stays in the cache. A thread takes whole heads, so bits do not depend on the threads.
+// stays in the cache. A thread takes whole heads, so bits do not depend on the number of threads.
 //
-// Forward, a block of queries goes through the blocks of keys before it. It holds each query's
-// largest score m so far and the sum of exp(score - m); where a block raises m, sum and result so
-// far are multiplied by exp(old m - new m). Backward, P = exp(score - log_sum) is made anew, block
-// by block.
+// Forward, a block of queries goes through the blocks of keys up to its own. It holds each query's
+// largest score m so far and the sum of exp(score - m); if a block raises m, the sum and the result
+// so far are multiplied by exp(old m - new m). Backward computes P = exp(score - log_sum) again,
+// block by block.
 // Source: Dao et al., "FlashAttention", NeurIPS 2022; the running softmax is Milakov's and
 // Gimelshein's (2018).
 #include <cmath>
@@ -19,7 +19,7 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr std::size_t kBlock = 64;  // queries, and keys, of a block
+constexpr std::size_t kBlock = 64;  // queries, and keys, in a block
 
 // One head of one sequence: rows of head_size elements, `stride` apart in qkv and grad_qkv.
 template <typename T>
@@ -35,7 +35,7 @@ struct Head {
         scale(T(1) / std::sqrt(static_cast<T>(shape.head_size))) {}
 
   std::size_t block_rows(std::size_t begin) const { return std::min(kBlock, length - begin); }
-  // How many of a block's keys query `query` sees.
+  // How many of a block's keys the query sees.
   static std::size_t seen(std::size_t query, std::size_t key, std::size_t num_keys) {
     return std::min(num_keys, query + 1 - key);
   }
@@ -85,8 +85,8 @@ struct RunningSoftmax {
     std::fill_n(largest, kBlock, -std::numeric_limits<T>::infinity());
     std::fill_n(sums, kBlock, T(0));
   }
-  // Turns the seen scores of query i into exp(scale * score - largest), the others into 0. Returns
-  // the factor of what was found before.
+  // Turns the visible scores of query i into exp(scale * score - largest), the others into 0.
+  // Returns the factor for earlier results.
   T take(std::size_t i, T scale, T* scores, std::size_t num_seen, std::size_t num_keys) {
     const T before = largest[i];
     largest[i] = std::max(before, scale * max_of(scores, num_seen));
@@ -126,7 +126,7 @@ void forward_head(const Head<T>& head, const T* q, const T* k, const T* v, T* y,
   }
 }
 
-// The memory of one head in the backward pass; q, k and v lie in qkv, their gradients alike.
+// The memory of one head in the backward pass; q, k and v lie in qkv, and so do their gradients.
 template <typename T>
 struct HeadGradients {
   const T *q, *k, *v, *y, *log_sums, *grad_y;
@@ -134,7 +134,7 @@ struct HeadGradients {
   T* projections;  // [length]: grad_y * y of each row
 };
 
-// P = exp(scale * scores - log_sum), then with grad_p the gradient of P:
+// P = exp(scale * scores - log_sum). Then with grad_p, the gradient of P:
 //   scores = P,  grad_p = gradient of the products of queries and keys
 template <typename T>
 void differentiate_block(const Head<T>& head, const HeadGradients<T>& g, std::size_t query,
@@ -184,7 +184,7 @@ void backward_head(const Head<T>& head, const HeadGradients<T>& g) {
   }
 }
 
-// Calls body(qkv, y, row) for every head of every sequence: the places of its first elements.
+// Calls body(qkv, y, row) for every head of every sequence, with the places of its first elements.
 template <typename Body>
 void for_heads(Stream& stream, const AttentionShape& shape, const Body& body) {
   const std::size_t cost = 4 * shape.length * shape.length * shape.head_size / kBlock;
@@ -235,7 +235,7 @@ void EigenBackend::attention_backward(Stream& stream, const AttentionShape& shap
   });
 }
 
-// The plain way keeps all scores.
+// The plain version keeps all scores.
 
 void EigenBackend::causal_softmax_forward(Stream& stream, ConstMatrixView scores, double scale,
                                           MatrixView p) {

@@ -1,6 +1,6 @@
-// Batch normalisation over the rows of a matrix. Sums over the batch are formed in double, for
-// blocks of rows that are cut by size alone, and meet in their order: the bits depend on nothing
-// but the rows.
+// Batch normalisation over the rows of a matrix. Sums over the batch are formed in double, over
+// blocks of rows whose size does not depend on the threads, and are added in order: the bits depend
+// only on the rows.
 #include <cmath>
 
 #include "kernels/cpu/eigen_backend.h"
@@ -31,14 +31,14 @@ std::vector<double> sums_of_rows(Stream& stream, const ConstMatrixView& x, std::
   return sums;
 }
 
-// The statistics that normalise each feature.
+// The statistics with which each feature is normalised.
 struct BatchStatistics {
   double rows = 0;
   std::vector<double> mean;     // by feature
   std::vector<double> squares;  // the sum of squared deviations from it
 };
 
-// In two passes. The mean of no rows is NaN.
+// Takes two passes. The mean of no rows is NaN.
 template <typename T>
 BatchStatistics batch_statistics(Stream& stream, const ConstMatrixView& x) {
   const double rows = static_cast<double>(x.rows);
@@ -57,7 +57,7 @@ BatchStatistics batch_statistics(Stream& stream, const ConstMatrixView& x) {
   return {rows, std::move(mean), std::move(squares)};
 }
 
-// The same of the rows of all replicas, from their moments.
+// The same for the rows of all replicas, from their moments.
 // Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 // variances", 1979.
 BatchStatistics merge_moments(const ConstTensorView& moments, std::size_t features) {
@@ -158,8 +158,8 @@ std::vector<double> backward_sums(Stream& stream, const BatchNormBackward& call)
   return sums;
 }
 
-// grad_x = factor * (grad_y - offset - (x - mean) * slope); the last two terms are the paths
-// through the mean and the variance, absent where those were given.
+// grad_x = factor * (grad_y - offset - (x - mean) * slope). The last two terms are the paths
+// through the mean and the variance, and are absent if those were given.
 template <typename T>
 void write_input_gradient(Stream& stream, const BatchNormBackward& call, const double* sums,
                           double rows) {

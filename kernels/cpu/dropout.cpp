@@ -13,7 +13,7 @@ std::uint32_t high(std::uint64_t value) {
   return static_cast<std::uint32_t>(value >> 32);
 }
 
-// Philox blocks that are drawn side by side, so that the compiler vectorises them.
+// Philox blocks drawn together, so that the compiler vectorises them.
 constexpr std::size_t kBlocks = 16;
 constexpr std::size_t kWords = 4 * kBlocks;
 

@@ -1,9 +1,9 @@
 // The CPU backend: float32 and float64, the reference that other backends are tested against.
 //
-// Matrix products are written in Eigen's vector instructions and cut over the device's threads
-// (gemm.h); the rest is plain loops that the compiler vectorises. What a method does stands in
-// kernels/backend.h; one source file per family. Results never depend on the number of threads or
-// on addresses, only on shapes and values.
+// Matrix products use Eigen's vector instructions and are cut over the device's threads (gemm.h);
+// the rest is plain loops that the compiler vectorises. kernels/backend.h says what each method
+// does; there is one source file per family. Results never depend on the number of threads or on
+// addresses, only on shapes and values.
 #pragma once
 
 #include "kernels/backend.h"
@@ -11,7 +11,7 @@
 
 namespace lockstep::kernels {
 
-// Calls function.operator()<float>() or <double>(); Error{DType} for another dtype.
+// Calls function.operator()<float>() or <double>(); throws Error{DType} for another dtype.
 template <typename Function>
 void for_floating(DType dtype, const char* operation, Function&& function) {
   for_floating_of<DeviceType::cpu>(dtype, operation, function);

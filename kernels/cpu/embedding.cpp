@@ -1,5 +1,5 @@
-// Embedding: rows of a table by number, and their gradient. The rows that read one row of the table
-// are added in their order by one thread, so bits do not depend on the threads.
+// Embedding: rows of a table by number, and their gradient. One thread adds the rows that read one
+// row of the table, in their order, so bits do not depend on the number of threads.
 #include <cstdint>
 
 #include "engine/core/error.h"
@@ -9,8 +9,8 @@
 namespace lockstep::kernels {
 namespace {
 
-// The numbers of the rows of each token, one token after the other: a sort by counting, which
-// keeps the order of a token's rows.
+// The numbers of the rows of each token, one token after the other: a counting sort, which keeps
+// the order of a token's rows.
 struct RowsByToken {
   std::vector<std::size_t> rows;
   std::vector<std::size_t> begins;  // token v has rows[begins[v]] ... rows[begins[v + 1] - 1]

@@ -15,7 +15,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// --- factors in the order in which gemm_kernel.h reads them
+// --- factors, in the order in which gemm_kernel.h reads them
 
 // Memory of one thread, aligned to a cache line and kept between products.
 template <typename T>
@@ -49,7 +49,7 @@ struct DepthRange {
   std::size_t size() const { return end - begin; }
 };
 
-// Width of the panel that starts with `cols` columns left: two vectors, or one if that is enough.
+// The width of a panel if `cols` columns are left: two vectors, or one if that is enough.
 template <typename T>
 std::size_t panel_width(std::size_t cols) {
   return cols > kWidth<T> ? kPanelCols<T> : kWidth<T>;
@@ -64,7 +64,7 @@ void pack_rows(const Factor<T>& a, std::size_t row, std::size_t rows, DepthRange
   }
 }
 
-// Copies rows of a that is read transposed, `limit` columns wide in memory: to[p * rows + i].
+// Copies rows of an a that is read transposed, `limit` columns wide in memory: to[p * rows + i].
 template <typename T>
 void pack_transposed_rows(const Factor<T>& a, std::size_t row, std::size_t rows, std::size_t limit,
                           DepthRange depth, T* to) {
@@ -75,7 +75,7 @@ void pack_transposed_rows(const Factor<T>& a, std::size_t row, std::size_t rows,
       std::copy(from, from + rows, to);
       continue;
     }
-    // In whole vectors: what is too much is overwritten by the next step.
+    // Copies whole vectors; the next step overwrites the excess.
     for (std::size_t i = 0; i < whole; i += kWidth<T>) {
       Eigen::internal::pstoreu(to + i, Eigen::internal::ploadu<Vector<T>>(from + i));
     }
@@ -142,7 +142,7 @@ void pack_panels(const Factor<T>& b, std::size_t col_begin, std::size_t col_end,
   }
 }
 
-// --- patches, which are read from the images (windows without padding)
+// --- patches, read from the images (windows without padding)
 
 // The place of the patches' element (0, col) in the images' memory.
 std::size_t column_offset(const Windows& w, std::size_t col) {
@@ -150,13 +150,13 @@ std::size_t column_offset(const Windows& w, std::size_t col) {
   return col / length * w.width * w.channels + col % length;
 }
 
-// The place of element (row, 0); that of element (row, col) is the sum of both.
+// The place of element (row, 0); the place of (row, col) is the sum of both.
 std::size_t row_offset(const Windows& w, const PatchRow& row) {
   return ((row.image() * w.height + row.y() * w.stride) * w.width + row.x() * w.stride) *
          w.channels;
 }
 
-// The inner steps of a range: columns of the patches, or their rows if they are transposed.
+// The inner steps of a range: columns of the patches, or their rows for a transposed factor.
 template <typename T>
 void find_stretches(const Factor<T>& a, DepthRange depth, std::vector<Stretch>& stretches) {
   const Windows& w = *a.windows;
@@ -178,7 +178,8 @@ void find_stretches(const Factor<T>& a, DepthRange depth, std::vector<Stretch>& 
   }
 }
 
-// Where `count` rows of a begin; patch is the first of them, and then the one behind the last.
+// Finds the beginnings of `count` rows of a. patch is the first row, and afterwards the one after
+// the last.
 template <typename T>
 void find_rows(const Factor<T>& a, std::size_t row, std::size_t count, PatchRow& patch,
                const T** rows) {
@@ -194,18 +195,18 @@ void find_rows(const Factor<T>& a, std::size_t row, std::size_t count, PatchRow&
 
 // --- the product, tile by tile
 
-// Multiplications that repay a hand-over to another thread.
+// So many multiplications are worth a hand-over to another thread.
 constexpr std::size_t kGemmGrain = 64 * 1024;
 
-// A transposed factor whose steps lie within these bytes stays in the second-level cache and is
-// read where it is; further apart, its steps drive each other out, and are packed.
+// If the steps of a transposed factor lie within so many bytes, they stay in the second-level cache
+// and are read where they are; otherwise they evict each other, so they are packed.
 constexpr std::size_t kCachedBytes = 512 * 1024;
 
 std::size_t parts_of(std::size_t count, std::size_t largest) {
   return (count + largest - 1) / largest;
 }
 
-// c(panel) for one panel of b; where it reaches beyond the last column, by way of a copy.
+// c(panel) for one panel of b; if it reaches beyond the last column, by way of a copy.
 template <typename T>
 void run_panel(Kernel<T> kernel, KernelCall<T>& call, std::size_t rows, std::size_t cols,
                std::size_t width) {
@@ -225,8 +226,8 @@ void run_panel(Kernel<T> kernel, KernelCall<T>& call, std::size_t rows, std::siz
   call.leading_dimension = stride;
 }
 
-// A few rows of c times the packed columns col_begin ... col_end - 1. The call is changed in place:
-// to copy it for every panel costs more than a shallow panel.
+// A few rows of c times the packed columns col_begin ... col_end - 1. The call is changed in place,
+// because copying it for every panel costs more than a shallow panel.
 template <typename T, RowLayout Layout>
 void run_rows(KernelCall<T>& call, std::size_t rows, std::size_t col_begin, std::size_t col_end) {
   const Kernel<T> wide = kKernels<T, Layout, 2>[rows - 1];
@@ -242,7 +243,8 @@ void run_rows(KernelCall<T>& call, std::size_t rows, std::size_t col_begin, std:
   }
 }
 
-// The part of a tile that one block of packed columns and one range of the inner dimension give.
+// The part of a tile that comes from one block of packed columns and one range of the inner
+// dimension.
 template <typename T>
 void multiply_block(const Product<T>& p, const Tile& block, DepthRange depth, const T* panels,
                     Write write, const FinishTile* finish) {
@@ -276,7 +278,7 @@ void multiply_block(const Product<T>& p, const Tile& block, DepthRange depth, co
   }
 }
 
-// The same where a is the patches of images.
+// The same if a is the patches of images.
 template <typename T>
 void multiply_patches(const Product<T>& p, const Tile& block, DepthRange depth, const T* panels,
                       Write write, const FinishTile* finish) {
@@ -343,8 +345,8 @@ struct Grid {
   std::size_t cols = 1;
 };
 
-// The cheapest grid of num_tiles tiles. Every tile packs its own columns of b, and the time ends
-// with the largest tile.
+// The cheapest grid of num_tiles tiles. Every tile packs its own columns of b, and the largest tile
+// decides the time.
 template <typename T>
 Grid choose_grid(const Product<T>& p, std::size_t num_tiles) {
   Grid best;
@@ -354,7 +356,7 @@ Grid choose_grid(const Product<T>& p, std::size_t num_tiles) {
     const double tile_rows = static_cast<double>(parts_of(p.rows, rows));
     const double tile_cols =
         static_cast<double>(parts_of(parts_of(p.cols, kWidth<T>), cols) * kWidth<T>);
-    // In vector operations per inner step: a packed element costs about a third of one.
+    // In vector operations per inner step: packing an element costs about a third of one.
     const double cost =
         tile_rows * tile_cols / static_cast<double>(kWidth<T>) + tile_cols / 3 + tile_rows / 8;
     if (rows == 1 || cost < best_cost) {
@@ -365,12 +367,12 @@ Grid choose_grid(const Product<T>& p, std::size_t num_tiles) {
   return best;
 }
 
-// --- bfloat16: a GPU's factors, for tests
+// --- bfloat16: imitates a GPU's factors, for tests
 
 // A copy of a factor, each element rounded.
 class RoundedFactor {
  public:
-  // rows, cols: after its transposition.
+  // rows, cols: after the transposition.
   RoundedFactor(const Factor<float>& factor, std::size_t rows, std::size_t cols) : copy_(factor) {
     if (factor.transpose == Transpose::yes) std::swap(rows, cols);
     std::size_t stride = factor.leading_dimension;
@@ -395,7 +397,7 @@ class RoundedFactor {
   std::vector<float> values_;
 };
 
-// Calls multiply(product) with factors of the precision that is asked for.
+// Calls multiply(product) with factors rounded to the precision.
 template <typename T, typename Multiply>
 void with_factors(const Product<T>& p, const Multiply& multiply) {
   if (p.rows == 0 || p.cols == 0) return;

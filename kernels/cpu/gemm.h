@@ -1,11 +1,11 @@
 // Matrix products of the CPU backend.
 //
 // The result is cut into one tile per thread. A tile is computed as Goto and van de Geijn describe:
-// a block of b is packed into panels as wide as the registers reach, then every few rows of a pass
-// over it, in a kernel that keeps its part of c in registers (gemm_kernel.h). Eigen
-// supplies the vector instructions, so the same source serves SSE, AVX2, AVX-512 and NEON.
-// Every element of c is summed in the order of the inner dimension, cut at multiples that depend
-// on that dimension alone: its bits depend neither on the threads nor on the other rows.
+// a block of b is packed into panels as wide as the registers allow, then every few rows of a pass
+// over it, in a kernel that keeps its part of c in registers (gemm_kernel.h). Eigen supplies the
+// vector instructions, so the same source serves SSE, AVX2, AVX-512 and NEON. Every element of c is
+// summed in the order of the inner dimension, cut at multiples that only depend on that dimension,
+// so its bits depend neither on the threads nor on the other rows.
 // Source: Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace lockstep::kernels {
 
-// One factor of a product as it lies in memory: row-major, to be read as it is or transposed; or
-// the patches of images, which are read where the images lie.
+// One factor of a product as it lies in memory: row-major, read as it is or transposed; or the
+// patches of images, read from the images themselves.
 template <typename T>
 struct Factor {
   const T* data = nullptr;
   std::size_t leading_dimension = 0;
   Transpose transpose = Transpose::no;
-  const Windows* windows = nullptr;  // of patches without padding; data: the images
+  const Windows* windows = nullptr;  // for patches without padding; data then holds the images
 };
 
 // A rectangle of the result.
@@ -46,12 +46,12 @@ struct Product {
   Write write = Write::overwrite;
 };
 
-// Called with a part of c that has its final value.
+// Called with a part of c whose values are final.
 using FinishTile = std::function<void(const Tile&)>;
 
 // c = a * b, or c += a * b; with depth 0 the product is zero.
 // finish, if given, is called once for every part of c as soon as that part is final, while it is
-// in the cache; on any thread of the device.
+// in the cache, on any thread of the device.
 template <typename T>
 void gemm(Stream& stream, const Product<T>& product, const FinishTile& finish = nullptr);
 

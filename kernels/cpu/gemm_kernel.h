@@ -20,28 +20,28 @@ using Vector = typename Eigen::internal::packet_traits<T>::type;
 template <typename T>
 inline constexpr std::size_t kWidth = Eigen::internal::unpacket_traits<Vector<T>>::size;
 
-// A panel of b is two registers wide; the sums of up to kPanelRows rows fill the registers but for
-// four (the two of b, one of a, one spare).
+// A panel of b is two registers wide; the sums of up to kPanelRows rows fill all registers but four
+// (two for b, one for a, one spare).
 template <typename T>
 inline constexpr std::size_t kPanelCols = 2 * kWidth<T>;
 inline constexpr std::size_t kPanelRows = (EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS - 4) / 2;
-// Times a panel of one vector, twice as many rows fill them.
+// For a panel of one vector, twice as many rows fill them.
 inline constexpr std::size_t kNarrowRows = 2 * kPanelRows;
 
-// Most inner steps between two visits to c.
+// The most inner steps between two visits to c.
 inline constexpr std::size_t kMaxDepth = 384;
-// Distance of two packed rows of a; not a multiple of 4096 bytes, so that equal columns of a panel
-// lie in different sets of the cache.
+// The distance between two packed rows of a. It is not a multiple of 4096 bytes, so that equal
+// columns of a panel lie in different sets of the cache.
 inline constexpr std::size_t kPackedRow = kMaxDepth + 16;
 
-// How element (row i, step p) of a is found.
+// The way to find element (row i, step p) of a.
 enum class RowLayout {
   packed,    // a[i * kPackedRow + p]
   strided,   // a[p * stride + i]: a transposed factor
   scattered  // rows[i][offset of step p]: patches, read from the images
 };
 
-// Inner steps whose elements lie `stride` apart, the first one at `offset`.
+// Inner steps whose elements are `stride` apart; the first one is at `offset`.
 struct Stretch {
   std::size_t offset = 0;
   std::size_t count = 0;
@@ -50,7 +50,7 @@ struct Stretch {
 template <typename T>
 struct KernelCall {
   const T* a = nullptr;
-  std::size_t stride = 0;                   // of a, unless packed
+  std::size_t stride = 0;                   // of a, unless it is packed
   const T* const* rows = nullptr;           // scattered: where each row of a begins
   std::span<const Stretch> stretches = {};  // scattered: the steps, depth in all
   const T* b = nullptr;                     // packed panel: depth steps of one or two vectors
@@ -60,7 +60,7 @@ struct KernelCall {
   Write write = Write::overwrite;
 };
 
-// The sums of Rows rows times a panel.
+// The sums of Rows rows for a panel.
 template <typename T, std::size_t Rows, std::size_t Vectors>
 using Sums = Vector<T>[Rows][Vectors];
 

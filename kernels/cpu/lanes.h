@@ -1,5 +1,5 @@
-// Sums and maxima of stretches of memory in vector registers, in an order that depends on their
-// length alone. A compiler may not reorder a sum, so it leaves such loops as they are.
+// Sums and maxima of consecutive memory in vector registers, in an order that only depends on the
+// length. A compiler may not reorder a sum, so it does not vectorise such loops itself.
 #pragma once
 
 #include "kernels/cpu/gemm_kernel.h"
@@ -38,7 +38,7 @@ T sum_of(const T* x, std::size_t count) {
   return total;
 }
 
-// A NaN may or may not be the largest. REQUIRES: count > 0.
+// If there is a NaN, it may or may not be returned. REQUIRES: count > 0.
 template <typename T>
 T max_of(const T* x, std::size_t count) {
   using namespace Eigen::internal;

@@ -1,5 +1,5 @@
-// Layer normalisation: rows are independent forward; the gradients of weight and bias are added up
-// in fixed blocks of rows.
+// Layer normalisation: rows are independent in the forward pass; the gradients of weight and bias
+// are added in fixed blocks of rows.
 #include <cmath>
 
 #include "kernels/cpu/eigen_backend.h"
@@ -9,7 +9,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// A row costs about so many times its elements.
+// A row costs about so many times the number of its elements.
 constexpr std::size_t kCost = 4;
 
 template <typename T>

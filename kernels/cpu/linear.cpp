@@ -1,5 +1,5 @@
 // Matrix products, the linear layer and convolutions forward. A layer's bias and activation are
-// applied to each part of its product while that is in the cache.
+// applied to each part of its product while that part is in the cache.
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/math.h"
@@ -9,7 +9,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Matrix `batch` of a view; a view of one matrix stands for the whole batch.
+// Matrix `batch` of a view; a view with one matrix serves the whole batch.
 template <typename T>
 Factor<T> factor(const ConstMatrixView& view, Transpose transpose = Transpose::no,
                  std::size_t batch = 0) {
@@ -17,7 +17,7 @@ Factor<T> factor(const ConstMatrixView& view, Transpose transpose = Transpose::n
   return {data_of<T>(view) + offset, view.leading_dimension, transpose};
 }
 
-// c = a * b for one matrix, whose size is c's.
+// c = a * b for one matrix, which has c's size.
 template <typename T>
 Product<T> product_of(Factor<T> a, Factor<T> b, const MatrixView& c, std::size_t depth) {
   return {.a = a,
@@ -29,7 +29,7 @@ Product<T> product_of(Factor<T> a, Factor<T> b, const MatrixView& c, std::size_t
           .depth = depth};
 }
 
-// y = f(y + bias) on one tile; the sum is kept in preactivation where that has data.
+// y = f(y + bias) on one tile; preactivation receives the sum, if it has data.
 template <typename T, typename Function>
 void finish_tile(const T* bias, Function f, const MatrixView& y, const MatrixView& preactivation,
                  const Tile& tile) {

@@ -25,7 +25,7 @@ void require_labels(const char* operation, const std::int64_t* labels, std::size
 // p = softmax(logits) of one row; returns -log p[label].
 template <typename T>
 double softmax_row(const T* logits, std::size_t classes, std::size_t label, T* p) {
-  // A NaN need not be the maximum: it turns up in the sum.
+  // A NaN need not be the maximum: it then shows up in the sum.
   T largest = logits[0];
   for (std::size_t j = 1; j < classes; ++j) largest = logits[j] > largest ? logits[j] : largest;
   const T label_logit = logits[label];

@@ -1,9 +1,9 @@
-// exp, tanh and the normal distribution of one element, and the activations made of them, written
+// exp, tanh and the normal distribution of one element, and the activations that use them, written
 // without branches so that loops over them vectorise.
 //
-// float: own approximations, relative error below 2e-7 (in the tails of the normal distribution
-// 2e-6), exact at 0, infinities and NaN.
-// double: the C library, since gradients are checked against it.
+// float: our own approximations, with a relative error below 2e-7 (2e-6 in the tails of the normal
+// distribution), exact at 0, infinities and NaN.
+// double: the C library, because gradients are checked against it.
 // Source: the range reduction and the polynomials of exp and tanh are those of Cephes (S. Moshier);
 // those of the normal distribution were fitted at Chebyshev nodes for this file.
 #pragma once

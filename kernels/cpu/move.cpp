@@ -9,7 +9,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Bytes that repay a hand-over to another thread.
+// So many bytes are worth a hand-over to another thread.
 constexpr std::size_t kCopyGrain = 256 * 1024;
 
 template <typename From>

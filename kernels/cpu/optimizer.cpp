@@ -12,15 +12,16 @@
 namespace lockstep::kernels {
 namespace {
 
-// Numbers smaller than the smallest normal one, where a state decays towards zero.
+// Subnormal numbers, as in a state that decays towards zero.
 //
-// A momentum that no gradient feeds any more, such as that of a unit which ReLU has shut, shrinks
+// A momentum that gets no more gradients, such as that of a unit which ReLU has shut off, shrinks
 // to a few times 1.4e-45 and stays there: 0.9 times that rounds back to itself. Many CPUs need over
-// a hundred cycles for an operation on such a number, so that the updates of a net that has learned
-// its data took fifteen times as long as before. They count as zero here.
+// a hundred cycles for an operation on such a number, so the updates of a net that has learned its
+// data took fifteen times as long as before. They count as zero here.
 //
 // While one is alive, the calling thread's floating-point operations read subnormal numbers as zero
-// and give zero in place of them. Other CPUs than x86-64 have no such cost, and nothing to change.
+// and return zero instead of them. CPUs other than x86-64 have no such cost, so nothing changes
+// there.
 class FlushSubnormals {
 #if defined(__x86_64__)
  public:

@@ -6,8 +6,8 @@
 namespace lockstep::kernels {
 namespace {
 
-// Elements summed at once: small enough that a partial sum stays in the first-level cache while the
-// sources pass by.
+// Elements summed at once: few enough that a partial sum stays in the first-level cache while the
+// sources are read.
 constexpr std::size_t kBlock = 1024;
 
 template <typename T>
@@ -51,7 +51,7 @@ void sum_range(std::span<const ConstTensorView> sources, T factor, T* y, std::si
   }
 }
 
-// Added up in float and rounded once.
+// Added in float and rounded once.
 template <typename Half>
 void sum_half_range(std::span<const ConstTensorView> sources, float factor, Half* y,
                     std::size_t begin, std::size_t end) {

@@ -1,7 +1,7 @@
-// How the CPU kernels spread loops over the threads of a device.
+// Spreads the CPU kernels' loops over the threads of a device.
 //
-// Work is cut by size alone where results meet (fixed blocks), so that sums have the same bits with
-// any number of threads.
+// If results are combined, work is cut into fixed blocks, so that sums have the same bits with any
+// number of threads.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include "engine/runtime/stream.h"
 
 // LOCKSTEP_INDEPENDENT stands before a loop none of whose iterations reads what another one writes:
-// the compiler may then vectorise it without asking whether its pointers overlap. They may be
-// equal, as where y is x.
+// the compiler may then vectorise it without checking if its pointers overlap. They may be equal,
+// for example if y is x.
 #ifdef __clang__
 #define LOCKSTEP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -22,7 +22,7 @@
 
 namespace lockstep::kernels {
 
-// Elements (or operations of about that cost) that repay a hand-over to another thread.
+// So many elements (or operations of about that cost) are worth a hand-over to another thread.
 inline constexpr std::size_t kParallelGrain = 32 * 1024;
 
 // Calls body(begin, end) for ranges that cover 0 ... count - 1, at most one per thread. A range
@@ -42,7 +42,7 @@ void parallel_ranges(runtime::Stream& stream, std::size_t count, std::size_t gra
                        [&](std::size_t i) { body(i * length, std::min(count, (i + 1) * length)); });
 }
 
-// Elements by elements.
+// The same, with elements as items.
 template <typename Body>
 void parallel_elements(runtime::Stream& stream, std::size_t num_elements, const Body& body) {
   parallel_ranges(stream, num_elements, kParallelGrain, body);
@@ -61,8 +61,8 @@ void parallel_rows(runtime::Stream& stream, std::size_t rows, std::size_t cols, 
                        [&](std::size_t i) { body(i * rows / wanted, (i + 1) * rows / wanted); });
 }
 
-// Calls body(block, begin, end) for blocks of exactly block_size items (the last may be shorter):
-// the cut does not depend on the threads. cost: of one item, in elements.
+// Calls body(block, begin, end) for blocks of exactly block_size items (the last may be shorter), a
+// cut that does not depend on the threads. cost: of one item, in elements.
 template <typename Body>
 void parallel_blocks(runtime::Stream& stream, std::size_t count, std::size_t block_size,
                      std::size_t cost, const Body& body) {
@@ -77,7 +77,8 @@ void parallel_blocks(runtime::Stream& stream, std::size_t count, std::size_t blo
   }
 }
 
-// Working memory of the calling thread, kept between calls; a second call ends the first's use.
+// Working memory of the calling thread, kept between calls. A second call ends the use of the
+// first.
 template <typename T>
 T* thread_scratch(std::size_t num_elements) {
   thread_local std::vector<T> memory;
@@ -85,12 +86,12 @@ T* thread_scratch(std::size_t num_elements) {
   return memory.data();
 }
 
-// Rows whose sum is formed before it is added to the total: bounds the rounding error and is the
-// unit that threads share.
+// Rows whose sum is formed before it is added to the total. This limits the rounding error, and
+// threads share work in such units.
 inline constexpr std::size_t kRowsPerSum = 64;
 
-// sums[j] = the sum over all rows of row(i)[j], j < cols, in an order fixed by the shape. row(i)
-// returns a pointer to cols elements.
+// sums[j] = the sum over all rows of row(i)[j], j < cols, in an order that only depends on the
+// shape. row(i) returns a pointer to cols elements.
 template <typename T, typename Row>
 void column_sums(runtime::Stream& stream, std::size_t rows, std::size_t cols, T* sums,
                  const Row& row) {

@@ -1,7 +1,7 @@
 // Patches of images, and the gradients of convolutions (forward: linear.cpp). Forward and for the
 // weight's gradient the product reads the patches from the images (gemm.h), and no matrix of
-// patches is stored. For the images' gradient every thread takes a few
-// images at a time: the gradient of their patches is a product, which is then added up into them.
+// patches is stored. For the images' gradient every thread takes a few images at a time: the
+// gradient of their patches is a product, which is then added into them.
 #include "kernels/cpu/patches.h"
 
 #include "kernels/cpu/eigen_backend.h"
@@ -11,11 +11,11 @@
 namespace lockstep::kernels {
 namespace {
 
-// Rows of patches whose gradient a thread holds at a time: enough for the product to be worth its
-// packing of the weight.
+// A thread holds the gradient of so many rows of patches at a time: enough to make packing the
+// weight worthwhile.
 constexpr std::size_t kFoldedRows = 256;
 
-// Adds the patches' rows, those of `count` images from `first` on, to the images.
+// Adds the rows of patches of `count` images, from `first` on, to the images.
 template <typename T>
 void add_patches(const Windows& windows, const T* patches, std::size_t leading_dimension,
                  std::size_t first, std::size_t count, T* x) {
@@ -35,7 +35,7 @@ void add_patches(const Windows& windows, const T* patches, std::size_t leading_d
   }
 }
 
-// The gradient of the images: of their patches it is grad_z * weight.
+// The gradient of the images; that of their patches is grad_z * weight.
 template <typename T>
 void conv_backward_images(Stream& stream, const ConvBackward& call) {
   const Windows& w = call.windows;
@@ -60,8 +60,9 @@ void conv_backward_images(Stream& stream, const ConvBackward& call) {
   });
 }
 
-// The transpose [cols, out] of the weight's gradient (grad_z [rows, out])^T * patches [rows, cols]:
-// so the patches are the factor that is read where it lies, and the narrower grad_z the packed one.
+// The transpose [cols, out] of the weight's gradient (grad_z [rows, out])^T * patches [rows, cols].
+// In this form the patches are the factor that is read in place, and the narrower grad_z is the
+// packed one.
 template <typename T>
 ConstMatrixView transposed_weight_gradient(Stream& stream, const ConvBackward& call) {
   Windows windows = call.windows;

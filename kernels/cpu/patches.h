@@ -1,4 +1,4 @@
-// Rows of an image's patches, read where the image lies.
+// Rows of an image's patches, read from the image itself.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace lockstep::kernels {
 
-// The window that a row of the patches shows.
+// The window that corresponds to a row of the patches.
 class PatchRow {
  public:
   PatchRow() = default;
@@ -38,8 +38,8 @@ class PatchRow {
   std::size_t x_ = 0;
 };
 
-// Calls inside(column, count, offset) for the stretches of a row's columns begin ... end - 1 that
-// lie in the image, `offset` elements behind the first image's first, and outside(column, count)
+// Calls inside(column, count, offset) for the parts of a row's columns begin ... end - 1 that lie
+// in the image, `offset` elements after the first image's first element, and outside(column, count)
 // for those in the padding.
 template <typename Inside, typename Outside>
 void for_stretches(const Windows& w, const PatchRow& row, std::size_t begin, std::size_t end,
@@ -57,7 +57,7 @@ void for_stretches(const Windows& w, const PatchRow& row, std::size_t begin, std
       at = stop;
       continue;
     }
-    // Places in the padded line, which has the image's at margin ... margin + line - 1.
+    // Places in the padded line, which holds the image's line at margin ... margin + line - 1.
     const std::size_t first = left + (at - ky * length);
     const std::size_t last = left + (stop - ky * length);
     const std::size_t from = std::clamp(first, margin, margin + line);
@@ -88,8 +88,8 @@ void read_patch(const T* x, const Windows& windows, const PatchRow& row, std::si
       });
 }
 
-// The patches of images as a factor of products. Their padding is written out, into scratch of
-// padded_elements(windows) elements, and `windows` become those over what is there then.
+// The patches of images as a factor of products. Their padding is written out into scratch, which
+// has padded_elements(windows) elements, and `windows` then describes the padded images.
 // REQUIRES: windows and scratch outlive the products.
 template <typename T>
 Factor<T> patches_factor(Stream& stream, Windows& windows, ConstTensorView images,

@@ -1,5 +1,5 @@
-// Pooling. Every task takes images of its own, and gradients are gathered or added in the order of
-// the windows, so bits do not depend on the threads.
+// Pooling. Every task has images of its own, and gradients are gathered or added in the order of
+// the windows, so bits do not depend on the number of threads.
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -25,7 +25,7 @@ Range cut(std::size_t at, std::size_t size, std::size_t padding, std::size_t lim
           at + size <= padding ? 0 : std::min(at + size - padding, limit)};
 }
 
-// Calls body(window, out) for each window of one image; out: its pixel among the image's results.
+// Calls body(window, out) for each window of one image; out: the pixel of its result.
 template <typename Body>
 void for_windows(const Windows& w, const Body& body) {
   for (std::size_t oy = 0; oy < w.out_height(); ++oy) {
@@ -56,7 +56,7 @@ void average_forward(const Windows& w, const T* x, T* y) {
   for_windows(w, [&](const CutWindow& window, std::size_t out) {
     T* const to = y + out * channels;
     if (window.end_y - window.begin_y == 2 && window.end_x - window.begin_x == 2) {
-      // The commonest window, with the sums in the same order, without a way through memory.
+      // The most common window, with sums in the same order but without going through memory.
       const T* const upper = x + (window.begin_y * w.width + window.begin_x) * channels;
       const T* const lower = upper + w.width * channels;
       LOCKSTEP_INDEPENDENT

@@ -10,7 +10,7 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr std::size_t kBlock = 8192;  // elements added by one task
-constexpr std::size_t kLanes = 16;    // partial sums that are added side by side
+constexpr std::size_t kLanes = 16;    // partial sums that are added in parallel
 
 // The sum of function(x[i]), in double.
 template <typename T, typename Function>

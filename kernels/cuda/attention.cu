@@ -1,6 +1,7 @@
-// Causal attention without a matrix of scores. Four threads of a warp share a query (backward also
-// a key): each has a quarter of its channels in registers. A block of threads goes through the
-// keys, or queries, in tiles of shared memory. Every sum has one order, and there are no atomics.
+// Causal attention without a matrix of scores. Four threads of a warp share a query (in backward
+// also a key): each holds a quarter of its channels in registers. A block of threads goes through
+// the keys, or queries, in tiles of shared memory. Every sum has one order, and there are no
+// atomics.
 // Source: Dao et al., "FlashAttention", NeurIPS 2022.
 #include <cmath>
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr unsigned kLanes = 4;                  // threads of a query or key
 constexpr unsigned kWarpRows = kWarp / kLanes;  // queries or keys of a warp
-constexpr unsigned kRows = 32;                  // and of a block
+constexpr unsigned kRows = 32;                  // queries or keys of a block
 // Rows of a tile: two tiles of the largest heads are 32 KiB.
 template <typename T>
 constexpr unsigned kTile = 128 / sizeof(T);
@@ -33,7 +34,7 @@ struct Attention {
   bool takes_bfloat16;
 };
 
-// A thread's channel number e: it has 16 bytes at a time, one read of shared memory.
+// A thread's channel number e. A thread has 16 bytes at a time, one read of shared memory.
 template <typename T>
 __device__ unsigned channel_of(unsigned e, unsigned lane) {
   constexpr unsigned kWide = kWidth<T>;
@@ -41,7 +42,7 @@ __device__ unsigned channel_of(unsigned e, unsigned lane) {
 }
 
 // The block's head of one sequence, and its first query or key. kPer: channels of a thread; those
-// beyond the head's are zeros.
+// beyond the head's are zero.
 template <typename T, unsigned kPer>
 struct Head {
   std::size_t qkv_at, y_at, row_at;  // of the head's first elements
@@ -62,7 +63,7 @@ struct Head {
     y_at = first_row * y_stride + column;
     row_at = std::size_t{index} * call.length;
     first = blockIdx.x % call.blocks_per_head * kRows;
-    // Neighbouring threads read the same channels of a tile, which reach them in one go.
+    // Neighbouring threads read the same channels of a tile, so one read serves them all.
     row = first + threadIdx.x / kWarp * kWarpRows + threadIdx.x % kWarpRows;
     lane = threadIdx.x % kWarp / kWarpRows;
   }
@@ -88,7 +89,7 @@ struct Head {
       if (channel < size) to[at * stride + channel] = from[e];
     }
   }
-  // Rows begin ... of a tile, by all threads of the block.
+  // All threads of the block load the rows of a tile, from `begin` on.
   __device__ void load_tile(const T* from, std::size_t stride, unsigned begin,
                             T (&tile)[kTile<T>][kPer * kLanes]) const {
     constexpr unsigned kWide = kPer * kLanes;
@@ -301,7 +302,7 @@ void CudaBackend::attention_backward(Stream& stream, const AttentionShape& shape
   });
 }
 
-// The plain way keeps all scores: a warp per row.
+// The plain version keeps all scores: a warp per row.
 
 namespace {
 

@@ -1,6 +1,6 @@
-// Batch normalisation. Forward in two launches: the statistics of each feature (x once in), then y
-// (x once in, y once out). Backward in two for up to 4096 features: sums over the batch (x and
-// grad_y once in), then grad_x (x and grad_y once in, grad_x once out).
+// Batch normalisation. Forward takes two launches: the statistics of each feature (reads x once),
+// then y (reads x and writes y once). Backward takes two for up to 4096 features: sums over the
+// batch (reads x and grad_y once), then grad_x (reads x and grad_y once, writes grad_x once).
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Statistics = BatchNormForward::Statistics;
 
-// A matrix as a kernel takes it.
+// A matrix as a kernel's argument.
 template <typename T>
 struct Rows {
   T* data = nullptr;
@@ -40,7 +40,7 @@ struct Features {
   double momentum;
   double epsilon;
 
-  // Keeps a feature's statistics over `count` rows for the launch that normalises, and moves the
+  // Keeps a feature's statistics over `count` rows for the launch that normalises, and updates the
   // running ones.
   __device__ void set(std::size_t j, double mean_of_rows, double variance, double count) const {
     mean[j] = static_cast<T>(mean_of_rows);
@@ -56,8 +56,8 @@ struct Features {
   }
 };
 
-// One pass: sums of x - shift and of its square, shift being the feature's first value. That keeps
-// the digits which sums of x and x^2 would lose where the mean is large.
+// One pass: sums of x - shift and of its square, where shift is the feature's first value. That
+// keeps the digits which sums of x and x^2 would lose for a large mean.
 template <typename T>
 struct BatchStatistics {
   static constexpr int kValues = 2;
@@ -75,7 +75,7 @@ struct BatchStatistics {
     const double rows = static_cast<double>(f.rows);
     const double mean_offset = totals[0] / rows;
     const double spread = totals[1] / rows - mean_offset * mean_offset;
-    f.set(j, shift(j) + mean_offset, spread < 0 ? 0 : spread, rows);  // a NaN stays one
+    f.set(j, shift(j) + mean_offset, spread < 0 ? 0 : spread, rows);  // a NaN stays NaN
   }
 };
 
@@ -99,7 +99,7 @@ struct BatchMoments {
   }
 };
 
-// The statistics of the rows of all replicas, as kernels/cpu/batch_norm.cpp merges them.
+// Merges the statistics of the rows of all replicas, as kernels/cpu/batch_norm.cpp does.
 template <typename T>
 __global__ void merge_moments_kernel(Features<T> f, const double* moments, std::size_t replicas) {
   const std::size_t stride = 2 * f.cols + 1;
@@ -175,12 +175,13 @@ struct BackwardSums {
   }
 };
 
-// grad_x = factor * (grad_y - offset - (x - mean) * slope); the last two terms are the paths
-// through the mean and the variance, absent where those were given.
+// grad_x = factor * (grad_y - offset - (x - mean) * slope). The last two terms are the paths
+// through the mean and the variance, and are absent if those were given.
 template <typename T>
 __global__ void input_gradient_kernel(Gradients<T> g, std::size_t rows, std::size_t cols,
                                       Statistics statistics) {
-  // One division for all: in double it costs most GPUs more than reading the elements.
+  // One division for all, because on most GPUs a division in double costs more than reading the
+  // elements.
   const double share = 1 / (g.count ? *g.count : static_cast<double>(rows));
   for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
     const T s = g.inverse_std[j];
@@ -211,7 +212,7 @@ Features<T> features_of(const BatchNormForward& call) {
           call.epsilon};
 }
 
-// The gradients of the features from `first` on, with the place for their sums.
+// The gradients of the features from `first` on, and the place for their sums.
 template <typename T>
 Gradients<T> gradients_of(const BatchNormBackward& call, std::size_t first, double* grad_sums,
                           double* projections, const double* count) {

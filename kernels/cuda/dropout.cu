@@ -1,5 +1,5 @@
 // Dropout with the mask of kernels/dropout_draw.h: a lane draws one Philox block for four
-// neighbouring columns. Moves every element in and out, one launch.
+// neighbouring columns. Reads and writes every element once, in one launch.
 #include <cstdint>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kGroup = 4;  // columns of a Philox block
 
-// core's philox().
+// The same as core's philox().
 __device__ Vector<std::uint32_t> draw(std::uint64_t row, std::uint32_t block, std::uint32_t layer,
                                       std::uint64_t key) {
   std::uint32_t c0 = static_cast<std::uint32_t>(row);
@@ -46,7 +46,7 @@ struct Dropout {
   std::size_t rows;
   std::size_t cols;
   std::uint64_t key;
-  const std::int64_t* step;  // not nullptr: the key is found here, from this and the seed
+  const std::int64_t* step;  // if set, the key comes from this and the seed
   std::uint64_t seed;
   std::uint64_t first_row;
   std::uint32_t layer;
@@ -54,7 +54,7 @@ struct Dropout {
   T factor;
 };
 
-// As dropout_draw() finds it.
+// The same key as dropout_draw() computes.
 __device__ std::uint64_t key_of_step(std::uint64_t step, std::uint64_t seed) {
   const auto words = draw(step, kDropoutKeys, 0, seed);
   return static_cast<std::uint64_t>(words.at[1]) << 32 | words.at[0];

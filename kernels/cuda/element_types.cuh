@@ -1,8 +1,8 @@
-// Element types on the device: the two 16-bit ones, conversions, exp and its like, and how a kernel
-// is chosen by dtype.
+// Element types on the device: the two 16-bit ones, conversions, functions such as exp, and the
+// choice of a kernel by dtype.
 //
-// The 16-bit types are twins of engine/core/half.h, which is for hosts only: the same rules, bit by
-// bit.
+// The 16-bit types are twins of those in engine/core/half.h, which are only for hosts: the same
+// rules, bit by bit.
 #pragma once
 
 #include <cmath>
@@ -36,7 +36,7 @@ __host__ __device__ inline float float_of_bits(std::uint32_t bits) {
   return value;
 }
 
-// Rounds to nearest, ties to even; a NaN stays one.
+// Rounds to nearest, ties to even; a NaN stays NaN.
 __host__ __device__ inline Bfloat16 to_bfloat16(float value) {
   const std::uint32_t bits = bits_of_float(value);
   if (value != value) return {static_cast<std::uint16_t>(bits >> 16 | 0x40u)};
@@ -46,7 +46,7 @@ __host__ __device__ inline float to_float(Bfloat16 value) {
   return float_of_bits(std::uint32_t{value.bits} << 16);
 }
 
-// Rounds to nearest, ties to even; beyond 65504 infinity, below 2^-25 zero.
+// Rounds to nearest, ties to even; infinity beyond 65504, zero below 2^-25.
 __host__ __device__ inline Float16 to_float16(float value) {
   const std::uint32_t bits = bits_of_float(value);
   const std::uint32_t sign = bits >> 16 & 0x8000u;
@@ -78,7 +78,7 @@ __host__ __device__ inline float to_float(Float16 value) {
 template <typename T>
 inline constexpr bool kIsHalf = std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>;
 
-// An element as another type: as static_cast does it, through float where a half is involved.
+// Converts an element like static_cast, through float if a half is involved.
 template <typename To, typename From>
 __host__ __device__ To element_cast(From value) {
   if constexpr (kIsHalf<From>) {
@@ -92,7 +92,7 @@ __host__ __device__ To element_cast(From value) {
   }
 }
 
-// Calls function.operator()<float>() or <double>(); Error{DType} for another dtype.
+// Calls function.operator()<float>() or <double>(); throws Error{DType} for another dtype.
 template <typename Function>
 void for_floating(DType dtype, const char* operation, Function&& function) {
   for_floating_of<DeviceType::cuda>(dtype, operation, function);
@@ -101,8 +101,8 @@ inline void require_floating(const char* operation, DType dtype) {
   require_floating_of<DeviceType::cuda>(operation, dtype);
 }
 
-// Calls function.operator()<Unit>() with the unsigned integer that is as wide as an element: for
-// what only moves elements.
+// Calls function.operator()<Unit>() with the unsigned integer that is as wide as an element, for
+// kernels that only move elements.
 template <typename Function>
 void for_width(DType dtype, Function&& function) {
   switch (size_of(dtype)) {
@@ -123,8 +123,9 @@ void for_any(DType dtype, Function&& function) {
   for_any_of<Bfloat16, Float16>(dtype, function);
 }
 
-// exp, log, tanh and the normal distribution of one element, by the same name for both types:
-// CUDA's own, within 2 ulp (the errors of kernels/cpu/math.h are about as small, but others).
+// exp, log, tanh and the normal distribution of one element, with the same name for both types:
+// CUDA's own, within 2 ulp (kernels/cpu/math.h has errors of about the same size, but different
+// ones).
 
 __host__ __device__ inline float exp_of(float x) {
   return expf(x);

@@ -1,5 +1,5 @@
-// Operations that treat elements alike: sums, products, multiples, activations, and the ordered sum
-// of our all-reduce. Each moves its inputs and its output once, in one launch.
+// Operations that treat all elements alike: sums, products, multiples, activations, and the ordered
+// sum of our all-reduce. Each reads its inputs and writes its output once, in one launch.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -101,8 +101,8 @@ void CudaBackend::activation_backward(Stream& stream, Activation activation, Con
   });
 }
 
-// In an ordered sum products and sums are rounded one by one, never fused, so that it has the CPU's
-// bits.
+// In an ordered sum, products and sums are rounded one by one, never fused, so that it has the
+// CPU's bits.
 namespace {
 
 __device__ float rounded_product(float a, float b) {

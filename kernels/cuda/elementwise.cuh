@@ -52,8 +52,8 @@ __global__ void elementwise_kernel(T* y, std::size_t num_elements, Op op, Inputs
   for (std::size_t i = global_thread(); i < num_elements; i += step) y[i] = op(x[i]...);
 }
 
-// An operation is a functor `T operator()(x0, x1, ...) const` for the device. One with a member
-// load() reads there, once per thread, what stands in device memory. y may be one of the inputs.
+// An operation is a functor `T operator()(x0, x1, ...) const` for the device. A member load(), if
+// it has one, reads values from device memory once per thread. y may be one of the inputs.
 // One launch; none for no elements.
 template <typename T, typename Op, typename... Inputs>
 void launch_elementwise(runtime::Stream& stream, const char* operation, T* y,
@@ -67,13 +67,13 @@ void launch_elementwise(runtime::Stream& stream, const char* operation, T* y,
 
 inline constexpr std::size_t kTileColumns = 1024;  // of a piece
 
-// A launch in which for_row_tiles and for_matrix reach every element.
+// A launch with which for_row_tiles and for_matrix reach every element.
 inline LaunchShape row_tiles(std::size_t rows, std::size_t cols) {
   return covering(rows * ((cols + kTileColumns - 1) / kTileColumns) * kWarp, kThreads);
 }
 
-// Calls body(row, begin, end) for columns begin ... end - 1 of a row, with a whole warp: the
-// arguments are the same in all its lanes.
+// Calls body(row, begin, end) for columns begin ... end - 1 of a row with a whole warp, whose lanes
+// all get the same arguments.
 template <typename Body>
 __device__ void for_row_tiles(std::size_t rows, std::size_t cols, const Body& body) {
   const std::size_t tiles = (cols + kTileColumns - 1) / kTileColumns;
@@ -93,12 +93,12 @@ __device__ void for_matrix(std::size_t rows, std::size_t cols, const Body& body)
   });
 }
 
-// --- input that is wrong (engine/runtime/cuda/device_fault.h)
+// --- wrong input (engine/runtime/cuda/device_fault.h)
 
 using runtime::cuda::DeviceFault;
 using runtime::cuda::FaultKind;
 
-// Tells the host. The first fault stays.
+// Reports to the host. Only the first fault is kept.
 __device__ inline void report_fault(DeviceFault* fault, FaultKind kind, std::int64_t value,
                                     std::size_t limit) {
   if (atomicCAS(&fault->kind, 0, static_cast<int>(kind)) != 0) return;

@@ -1,6 +1,6 @@
-// Embedding. Forward: one launch, y once out. Backward: a warp owns some rows of the table and 32
-// of their columns, goes through all tokens, 32 at a time, and adds the rows of its own in their
-// order, so there are no atomics.
+// Embedding. Forward: one launch, writes y once. Backward: a warp owns some rows of the table and
+// 32 of their columns, goes through all tokens, 32 at a time, and adds the gradients of its own
+// rows in order, so there are no atomics.
 #include <algorithm>
 #include <cstdint>
 
@@ -89,7 +89,7 @@ __global__ void table_gradient_kernel(TableGradient<T> call) {
   }
 }
 
-// Each position's rows of all sequences, added in their order.
+// Adds each position's rows of all sequences, in their order.
 template <typename T>
 __global__ void position_gradient_kernel(const T* grad_y, std::size_t num_rows,
                                          std::size_t grad_y_leading_dimension, T* grad_positions,

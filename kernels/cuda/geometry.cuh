@@ -4,8 +4,8 @@
 
 namespace lockstep::kernels::cuda {
 
-// Windows with the sizes that kernels divide by: one division of 64 bits finds the image, and those
-// within it are of 32.
+// Windows with the sizes by which kernels divide: one division of 64 bits finds the image, and the
+// divisions within it have 32 bits.
 struct Geometry {
   unsigned height, width, channels, kernel_height, kernel_width, stride, padding;
   unsigned out_height, out_width, rows_per_image, cols;

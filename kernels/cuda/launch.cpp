@@ -63,12 +63,12 @@ Registry& registry() {
   return instance;
 }
 
-// Memory that `stream` uses from now on, and keeps.
+// Takes memory that only `stream` uses from now on.
 void* allocate(runtime::Stream& stream, std::size_t num_bytes, const char* operation) {
   require(!runtime::cuda::cuda_stream(stream).is_capturing(), ErrorCode::State, operation,
           "the stream's first one cannot be captured; run the step once before capturing it");
   void* const memory = stream.device().memory().allocate(num_bytes).data;
-  // The pool may have handed out memory that enqueued work of the compute stream still uses.
+  // The pool may give out memory that enqueued work of the compute stream still uses.
   runtime::Stream& compute = stream.device().compute_stream();
   if (&stream != &compute) stream.wait(compute.record());
   return memory;
@@ -92,7 +92,7 @@ Workspace reserve(runtime::Stream& stream) {
 }  // namespace
 
 void* product_workspace(runtime::Stream& stream) {
-  // A thread mostly works on one stream.
+  // A thread usually works on one stream.
   thread_local const runtime::Stream* last_stream = nullptr;
   thread_local void* last = nullptr;
   if (last_stream == &stream) return last;
@@ -106,7 +106,7 @@ void* product_workspace(runtime::Stream& stream) {
 }
 
 Workspace workspace_of(runtime::Stream& stream) {
-  // A thread mostly works on one stream.
+  // A thread usually works on one stream.
   thread_local const runtime::Stream* last_stream = nullptr;
   thread_local Workspace last;
   if (last_stream == &stream) return last;

@@ -1,4 +1,4 @@
-// Launching a kernel on a stream, and the memory that a stream keeps for it.
+// Launches kernels on a stream, and keeps a stream's memory for them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,12 +18,12 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;  // dynamic shared memory of a block; with the static, 48 KiB
 };
 
-// Blocks of `threads` that cover num_elements, at most max_blocks of them: the kernel strides over
+// Blocks of `threads` that cover num_elements, at most max_blocks of them; the kernel strides over
 // the rest by gridDim.x * blockDim.x. At least one block.
 LaunchShape covering(std::size_t num_elements, unsigned threads = 256, unsigned max_blocks = 16384);
 
-// Runs before and after every launch: the stream's GPU is made current; an error is thrown as
-// Error{Cuda} with the operation's name. Where LOCKSTEP_CUDA_BLOCKING=1, waits for the kernel, so
+// Runs before and after every launch: the stream's GPU is made current, and an error is thrown as
+// Error{Cuda} with the operation's name. With LOCKSTEP_CUDA_BLOCKING=1 it waits for the kernel, so
 // that the error of an asynchronous one names the operation that caused it.
 class LaunchScope {
  public:
@@ -37,7 +37,7 @@ class LaunchScope {
   runtime::cuda::CurrentGpu current_;
 };
 
-// operation: what a user knows it by, "relu". Arguments are copied.
+// operation: the name that a user knows, "relu". Arguments are copied.
 template <typename... Parameters>
 void launch(runtime::Stream& stream, const char* operation, const LaunchShape& shape,
             void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {
@@ -50,10 +50,10 @@ void launch(runtime::Stream& stream, const char* operation, const LaunchShape& s
   scope.finish(runtime::cuda::launch_kernel<Parameters...>(kernel, config, arguments...));
 }
 
-// Scratch memory of the reductions, where the blocks of one launch leave what the last of them adds
-// up, and of matrix products that cut the inner dimension among blocks.
+// Scratch memory of the reductions, in which the last block of a launch finds the other blocks'
+// sums, and of matrix products that divide the inner dimension among blocks.
 //
-// Each stream has its own, since two streams of a device may work at the same time; launches of
+// Each stream has its own, because two streams of a device may work at the same time; launches of
 // one stream follow each other and share it. It is taken from the device's pool when a stream first
 // needs it, and kept. That cannot happen while the stream is captured into a graph, so a step runs
 // once before it is captured.
@@ -68,7 +68,7 @@ struct Workspace {
   unsigned* tickets = nullptr;    // [kMaxTickets]: 0 between launches
 };
 
-// Throws Error{State} in a capture where the stream has none yet, Error{Device} without memory.
+// Throws Error{State} in a capture if the stream has none yet, Error{Device} without memory.
 Workspace workspace_of(runtime::Stream& stream);
 
 // cuBLASLt's documentation recommends this size for Hopper; older GPUs ask for less.

@@ -1,5 +1,5 @@
-// Layer normalisation: a warp per row, which it reads from the cache after the first time. The
-// gradients of weight and bias are sums over rows (reduce.cuh), in a launch of their own.
+// Layer normalisation: a warp takes a row, and reads it from the cache after the first time. The
+// gradients of weight and bias are sums over rows (reduce.cuh), in a separate launch.
 #include <cmath>
 
 #include "kernels/cuda/cuda_backend.h"

@@ -1,5 +1,6 @@
-// Matrix products and the linear layer: a product forward, which adds the bias if nothing follows
-// it; else one kernel for bias and activation. Backward two products and the sums of columns.
+// Matrix products and the linear layer. Forward: a product, which adds the bias if no activation
+// follows; else one kernel adds bias and activation. Backward: two products and the sums of
+// columns.
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"

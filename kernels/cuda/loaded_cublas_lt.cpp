@@ -1,11 +1,11 @@
-// cuBLASLt's functions, as far as this folder calls them: each passes its arguments on to the
-// library, which is loaded at the first call. Linked in the usual way its 400 MB would be mapped
-// and relocated when a program starts (60 ms), by ranks that compute on the CPU too, and a program
-// built with CUDA would not start at all where the library is missing.
+// The functions of cuBLASLt that this folder calls: each passes its arguments on to the library,
+// which is loaded at the first call. If it were linked in the usual way, its 400 MB would be mapped
+// and relocated whenever a program starts (60 ms), even by ranks that compute on the CPU, and a
+// program built with CUDA would not start at all without the library.
 //
 // It is looked for as LOCKSTEP_CUBLASLT_LIBRARY, then where the loader finds it, then where it was
-// when this was built. Throws Error{Cuda} when there is none. An emulated GPU (tests/emulated_gpu)
-// brings functions of its own instead of these.
+// when this was built. Throws Error{Cuda} if it is not found. An emulated GPU (tests/emulated_gpu)
+// has its own functions instead of these.
 #include <cublasLt.h>
 
 #include <string>

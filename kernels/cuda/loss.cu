@@ -1,7 +1,7 @@
-// Losses. Cross-entropy: forward reads the logits 3 times and writes the probabilities once; of a
-// few thousand classes the cache has them the second and third time, of a GPT's vocabulary not.
-// Backward moves the probabilities in and the gradient out. The mean squared error: forward reads x
-// and target once, backward also writes the gradient.
+// Losses. Cross-entropy: forward reads the logits 3 times and writes the probabilities once; with a
+// few thousand classes the second and third time read from the cache, with a GPT's vocabulary they
+// do not. Backward reads the probabilities and writes the gradient. The mean squared error: forward
+// reads x and target once, backward also writes the gradient.
 #include <cmath>
 #include <cstdint>
 
@@ -15,7 +15,7 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-// A NaN need not be the maximum: it turns up in the sum.
+// A NaN need not be the maximum: it then shows up in the sum.
 template <typename T>
 __device__ T larger(T a, T b) {
   return b > a ? b : a;
@@ -34,7 +34,7 @@ struct CrossEntropy {
   double divisor;  // rows for the mean, else 1
   DeviceFault* fault;
 
-  // Reports a bad label.
+  // Checks a label, and reports a bad one.
   __device__ bool is_good(std::int64_t label) const {
     if (is_within(label, classes)) return true;
     report_fault(fault, FaultKind::label, label, classes);
@@ -42,8 +42,8 @@ struct CrossEntropy {
   }
 };
 
-// A warp per row, which it reads for the maximum, the sum and the result: in place it must not
-// write before.
+// A warp takes a row and reads it for the maximum, the sum and the result. It works in place, so it
+// must not write earlier.
 template <typename T>
 __global__ void forward_kernel(CrossEntropy<T> call, Workspace workspace) {
   const unsigned lane = threadIdx.x % kWarp;

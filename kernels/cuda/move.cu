@@ -1,4 +1,4 @@
-// Copies, fills, conversions and gathers: every element moves once, in and out. Copies and fills
+// Copies, fills, conversions and gathers: every element is read and written once. Copies and fills
 // move bits, so one kernel serves all element types of a width.
 #include <cstdint>
 #include <cstring>
@@ -77,7 +77,7 @@ struct Gather {
   DeviceFault* fault;
 };
 
-// A row outside the source is zeros.
+// A row outside the source is read as zeros.
 template <typename From, typename To>
 __global__ void gather_kernel(Gather<From, To> call) {
   for_matrix(call.rows, call.cols, [&](std::size_t row, std::size_t j) {

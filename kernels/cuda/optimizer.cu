@@ -1,6 +1,6 @@
 // SGD, AdamW and clipping, for all tensors of one type in one launch (of up to 106, 87 and 192).
-// SGD moves weight and gradient in and the weight out, with momentum that too, in and out; AdamW
-// moves 4 elements in and 3 out per parameter element.
+// SGD reads weight and gradient and writes the weight; with momentum it reads and writes that too.
+// AdamW reads 4 elements and writes 3 per parameter element.
 // Source: torch/optim/sgd.py and adamw.py.
 #include <cmath>
 #include <cstdint>
@@ -27,7 +27,7 @@ template <typename T>
 struct SgdNumbers {
   T weight_decay;
   T momentum;
-  T fresh;  // what the gradient is multiplied by before it enters the momentum
+  T fresh;  // factor of the gradient when it enters the momentum
   const double* learning_rate;
   const std::int64_t* step;
 };
@@ -106,7 +106,7 @@ void CudaBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parame
 
 namespace {
 
-// The numbers of AdamW that stay from step to step.
+// The numbers of AdamW that are the same in every step.
 template <typename T>
 struct AdamWNumbers {
   double weight_decay;
@@ -120,7 +120,7 @@ struct AdamWNumbers {
   const std::int64_t* step;
 };
 
-// Those that change.
+// The numbers of AdamW that change.
 template <typename T>
 struct StepNumbers {
   T shrink;     // 1 - lr * weight_decay
@@ -132,7 +132,7 @@ template <typename T>
 __device__ StepNumbers<T> step_numbers(const AdamWNumbers<T>& n, std::int64_t step) {
   const double rate = *n.learning_rate;
   const auto t = static_cast<double>(step + 1);
-  // 1 - beta^t as -expm1(t log(beta)): quicker than a power, and precise for small t.
+  // 1 - beta^t as -expm1(t log(beta)): faster than a power, and precise for small t.
   return {static_cast<T>(1 - rate * n.weight_decay), static_cast<T>(rate / -expm1(t * n.log_beta1)),
           static_cast<T>(sqrt(-expm1(t * n.log_beta2)))};
 }
@@ -150,7 +150,7 @@ __global__ void adamw_kernel(List list, AdamWNumbers<T> n) {
   const Vector<T> g = part.load(grad);
   Vector<T> m = part.load(first);
   Vector<T> v = part.load(second);
-  // While these loads are under way, one thread computes what all need.
+  // While these loads are under way, one thread computes the numbers for all.
   if (threadIdx.x == 0) shared_step = step_numbers(n, *n.step);
   __syncthreads();
   const StepNumbers<T> step = shared_step;

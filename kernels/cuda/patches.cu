@@ -1,6 +1,6 @@
 // Patches of images, their transpose, and convolutions: cuBLASLt's products over the patches of as
-// many images at a time as the scratch memory holds. fold_patches gathers, so that it needs no
-// atomic additions and gives the same bits in every run.
+// many images at a time as the scratch memory holds. fold_patches gathers, so it needs no atomic
+// additions and gives the same bits in every run.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -12,7 +12,7 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-// Most elements of patches at a time, unless one image has more: 64 MiB of float32.
+// The most elements of patches at a time, unless one image has more: 64 MiB of float32.
 constexpr std::size_t kScratchElements = std::size_t{16} << 20;
 
 template <typename T>
@@ -23,7 +23,7 @@ __global__ void patches_kernel(Geometry g, const T* x, std::size_t rows, T* patc
     const auto window = static_cast<unsigned>(row - image * g.rows_per_image);
     const auto column = static_cast<unsigned>(j);
     const unsigned pixel = column / g.channels;
-    // With the padding; below it they wrap around, and are beyond the image.
+    // Includes the padding; values below it wrap around and are outside the image.
     const unsigned y = window / g.out_width * g.stride + pixel / g.kernel_width - g.padding;
     const unsigned px = window % g.out_width * g.stride + pixel % g.kernel_width - g.padding;
     const bool is_inside = y < g.height && px < g.width;
@@ -32,7 +32,7 @@ __global__ void patches_kernel(Geometry g, const T* x, std::size_t rows, T* patc
   });
 }
 
-// Windows of one dimension that hold a pixel: first ... last - 1.
+// The windows of one dimension that contain a pixel: first ... last - 1.
 __device__ void windows_over(unsigned pixel, unsigned kernel, unsigned stride, unsigned padding,
                              unsigned count, unsigned& first, unsigned& last) {
   const unsigned at = pixel + padding;
@@ -68,7 +68,7 @@ __global__ void fold_kernel(Geometry g, const T* patches, std::size_t leading_di
   }
 }
 
-// Images whose patches are in the scratch memory together.
+// The number of images whose patches fit into the scratch memory together.
 std::size_t images_per_slice(const Windows& w) {
   const std::size_t elements = w.rows_per_image() * w.cols();
   const std::size_t fit = elements == 0 ? w.images : kScratchElements / elements;

@@ -1,5 +1,5 @@
-// Pooling and transposition. Gradients of poolings are gathered: every thread has pixels of its
-// own, and adds the windows that hold one in their order.
+// Pooling and transposition. Gradients of poolings are gathered: every thread has its own pixels,
+// and adds the windows that contain one in their order.
 #include <cstdint>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -35,7 +35,7 @@ __global__ void pool_kernel(Geometry p, const T* x, std::size_t num_elements, T*
     for (unsigned place = 0; place < p.kernel_height * p.kernel_width; ++place) {
       const unsigned in_y = out.y * p.stride + place / p.kernel_width - p.padding;
       const unsigned in_x = out.x * p.stride + place % p.kernel_width - p.padding;
-      if (in_y >= p.height || in_x >= p.width) continue;  // also those before the first
+      if (in_y >= p.height || in_x >= p.width) continue;  // also true for those before the first
       const T value =
           x[((out.image * p.height + in_y) * p.width + in_x) * p.channels + out.channel];
       if (kPooling == Pooling::average) {

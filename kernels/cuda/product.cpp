@@ -36,8 +36,8 @@ struct Plan {
   std::size_t workspace_bytes = 0;
 };
 
-// Whatever status the library answers to one algorithm, there are others: it is a refusal. Throws
-// Error{Cuda} if the GPU itself has failed.
+// Any status that the library returns for one algorithm counts as a refusal, because there are
+// others. Throws Error{Cuda} if the GPU itself has failed.
 void note_refusal(Stream& stream, const char* call, cublasStatus_t status) {
   cudaGetLastError();
   cuda_stream(stream).is_capturing();  // throws the error of a GPU that has failed
@@ -45,9 +45,9 @@ void note_refusal(Stream& stream, const char* call, cublasStatus_t status) {
             static_cast<int>(status));
 }
 
-// False for algorithms that give wrong results, or that do not say what they are. cuBLAS 12.6.3 to
-// 13.7: those with the number 66, on Hopper and newer GPUs, that split the inner dimension into
-// parts which do not divide it; the release notes of CUDA 13.4 say so.
+// False for algorithms that give wrong results, or that do not identify themselves. In cuBLAS
+// 12.6.3 to 13.7 those are the ones with the number 66, on Hopper and newer GPUs, that split the
+// inner dimension into parts which do not divide it; the release notes of CUDA 13.4 say so.
 bool is_trusted(Stream& stream, const cublasLtMatmulAlgo_t& algorithm, std::size_t depth) {
   constexpr std::int32_t kAffected = 66;
   const auto get = [&](cublasLtMatmulAlgoConfigAttributes_t name) -> std::optional<std::int32_t> {
@@ -65,7 +65,8 @@ bool is_trusted(Stream& stream, const cublasLtMatmulAlgo_t& algorithm, std::size
   return num_splits && (*num_splits <= 1 || depth % static_cast<std::size_t>(*num_splits) == 0);
 }
 
-// Appends the algorithms for a product, the one that the library thinks fastest first.
+// Appends the algorithms for a product, starting with the one that the library expects to be
+// fastest.
 void add_candidates(Stream& stream, const Product& product, BiasBy bias_by,
                     std::vector<Plan>& plans) {
   constexpr int kMaxCandidates = 16;
@@ -103,7 +104,7 @@ void add_candidates(Stream& stream, const Product& product, BiasBy bias_by,
   }
 }
 
-// The library adds biases to float32 alone.
+// The library only adds biases to float32.
 std::vector<Plan> candidates(Stream& stream, const Product& product) {
   std::vector<Plan> plans;
   if (product.bias.data != nullptr && product.c.dtype == DType::float32) {
@@ -113,7 +114,7 @@ std::vector<Plan> candidates(Stream& stream, const Product& product) {
   return plans;
 }
 
-// A product in the library's words with the algorithm that runs it, for the thread that made it.
+// A product in the library's terms with the algorithm that runs it, for the thread that made it.
 struct Call {
   Plan plan;
   Description description;
@@ -122,7 +123,7 @@ struct Call {
       : plan(chosen), description(product, chosen.bias_by) {}
 };
 
-// Enqueues the product; false if the library refuses, and then nothing is enqueued.
+// Enqueues the product. Returns false, with nothing enqueued, if the library refuses.
 bool launch_product(Stream& stream, const Product& product, Call& call) {
   const Plan& plan = call.plan;
   Description& description = call.description;
@@ -155,7 +156,7 @@ bool launch_product(Stream& stream, const Product& product, Call& call) {
 
 // --- how long they take
 
-// Time of one launch of a plan, averaged over `count`; nothing if the library refuses it.
+// The time of one launch of a plan, averaged over `count`; nullopt if the library refuses it.
 std::optional<double> microseconds(Stream& stream, const Product& product, Call& call, int count) {
   const CudaEvent begin(cuda_stream(stream), CudaEvent::Timing::on);
   for (int i = 0; i < count; ++i) {
@@ -166,7 +167,7 @@ std::optional<double> microseconds(Stream& stream, const Product& product, Call&
   return end.seconds_since(begin) * 1e6 / count;
 }
 
-// Memory for what a timed product writes, which no enqueued work uses; nullptr where there is none.
+// Memory for a timed product's result, which no enqueued work uses; nullptr if there is none.
 std::unique_ptr<runtime::Storage> timing_memory(Stream& stream, const MatrixView& c) {
   const std::size_t num_elements =
       (c.batch - 1) * c.batch_stride + (c.rows - 1) * c.leading_dimension + c.cols;
@@ -180,8 +181,8 @@ std::unique_ptr<runtime::Storage> timing_memory(Stream& stream, const MatrixView
   }
 }
 
-// The fastest plan; nothing without memory, or if the library refuses all. Inputs are read where
-// they are, whatever they hold: the time depends on sizes, not on values.
+// The fastest plan; nullopt without memory, or if the library refuses all. Inputs are read in
+// place, whatever their values: the time depends on sizes, not on values.
 std::optional<Plan> fastest(Stream& stream, Product product, const std::vector<Plan>& plans) {
   const MatrixView& c = product.c;
   const std::unique_ptr<runtime::Storage> memory = timing_memory(stream, c);
@@ -214,16 +215,16 @@ std::optional<Plan> fastest(Stream& stream, Product product, const std::vector<P
   return best;
 }
 
-// --- what was chosen
+// --- the chosen algorithms
 
-// One for all threads. Its keys name the GPU's model in place of the GPU.
+// One table for all threads. Its keys name the GPU's model, not the GPU.
 struct Table {
   std::mutex mutex;  // guards the plans and the times; held while a product is timed
   std::map<ProductKey, Plan> plans;
   std::size_t num_timed = 0;
-  double seconds = 0;                         // that timing took
-  bool has_told = false;                      // the log, how long the first step's timing took
-  std::atomic<std::ptrdiff_t> num_untold{0};  // products before it does
+  double seconds = 0;     // that timing has taken
+  bool has_told = false;  // true if the log says how long the first step's timing took
+  std::atomic<std::ptrdiff_t> num_untold{0};  // products to enqueue before it does
   std::atomic<std::size_t> num_cleared{0};
 };
 
@@ -232,7 +233,7 @@ Table& table() {
   return instance;
 }
 
-// The calling thread's products: no lock, and no descriptor to make.
+// The calling thread's products, which need no lock and no new descriptor.
 std::unordered_map<ProductKey, Call, KeyHash>& calls_of_thread() {
   thread_local std::unordered_map<ProductKey, Call, KeyHash> calls;
   thread_local std::size_t num_cleared = 0;
@@ -249,8 +250,8 @@ std::optional<Plan> look_up(const ProductKey& key) {
 }
 
 std::optional<Plan> time_product(Stream& stream, const Product& product, const ProductKey& key) {
-  // Earlier work of the stream would be timed along. It may need a thread that waits for the table,
-  // so it is waited for before, and if it takes too long, nothing is timed.
+  // Earlier work of the stream would be timed too. It may need a thread that waits for the table,
+  // so it is waited for before the lock; if it takes too long, nothing is timed.
   constexpr std::chrono::seconds kLongestWait{2};
   if (!stream.record()->wait(runtime::Clock::now() + kLongestWait)) return std::nullopt;
   Table& all = table();
@@ -271,8 +272,8 @@ std::optional<Plan> time_product(Stream& stream, const Product& product, const P
   return plan;
 }
 
-// Says how long timing took, once as many known products have been enqueued as were timed: then
-// the first step is over.
+// Logs how long timing took once as many known products have been enqueued as were timed, because
+// then the first step is over.
 void tell_after_first_step() {
   Table& all = table();
   if (all.num_untold.fetch_sub(1) != 1) return;
@@ -297,7 +298,7 @@ void run_any(Stream& stream, const Product& product, const ProductKey& key) {
        to_string(product.c.dtype));
 }
 
-// A float32 factor as bfloat16, its rows aligned as tensor cores need them.
+// A float32 factor as bfloat16, with its rows aligned as tensor cores need them.
 class Bfloat16Factor {
  public:
   Bfloat16Factor(Stream& stream, const ConstMatrixView& from)
@@ -323,13 +324,13 @@ bool takes_bfloat16() {
 
 void run(Stream& stream, const Product& product) {
   if (product.c.num_elements() == 0) return;
-  if (inner_size(product) == 0) {  // a sum of nothing: the library need not know it
+  if (inner_size(product) == 0) {  // a sum of nothing: the library is not needed
     if (product.write == Write::overwrite) zero_matrix(stream, product.c);
     if (product.bias.data) finish_linear(stream, product.c, product.bias, Activation::none, {});
     return;
   }
   if (product.a.dtype == DType::float32 && takes_bfloat16()) {
-    // Freed at once: what gets this memory next follows in the stream.
+    // Freed at once: the next use of this memory comes later in the stream.
     const Bfloat16Factor a(stream, product.a), b(stream, product.b);
     Product rounded = product;
     rounded.a = a.view();
@@ -343,7 +344,7 @@ void run(Stream& stream, const Product& product) {
     if (table().num_untold.load(std::memory_order_relaxed) > 0) tell_after_first_step();
     if (launch_product(stream, product, call->second)) return;
   }
-  ProductKey key = own_key;  // of all GPUs of the model
+  ProductKey key = own_key;  // the same for all GPUs of the model
   key[0] = model_of(cuda_stream(stream).gpu());
   // Asking the library for algorithms may break a capture.
   const auto require_no_capture = [&](const char* problem) {

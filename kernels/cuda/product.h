@@ -1,27 +1,27 @@
-// Matrix products by cuBLASLt, the algorithm of each chosen by the clock.
+// Matrix products by cuBLASLt, whose algorithms are chosen by timing them.
 //
-// The library offers several algorithms for a product, and the one it names first is sometimes ten
-// times slower than the best. So they are timed when a product is first seen, with an output of
-// their own, and the fastest is remembered for the process; a first training step takes some tenths
-// of a second longer.
-//   Sharing:      one table per GPU model, so ranks as threads and logical devices use the same
-//                 algorithms; of threads that meet the same new product one times it.
-//   Captures:     the library is asked nothing while a stream is captured: a product that was not
-//                 seen before is an error, so the step runs once before it is captured.
-//   Calls:        each thread keeps what it asked the library, descriptors and algorithm: a product
+// The library offers several algorithms for a product, and its first one is sometimes ten times
+// slower than the best. So they are timed when a product is first seen, into a separate output, and
+// the fastest is remembered for the process; a first training step takes some tenths of a second
+// longer.
+//   Sharing:      one table per GPU model, so that ranks as threads and logical devices use the
+//                 same algorithms. If several threads meet the same new product, one of them times
+//                 it.
+//   Captures:     the library is not called while a stream is captured: a product that was not seen
+//                 before is an error, so the step runs once before it is captured.
+//   Calls:        each thread keeps the library's answers, descriptors and algorithm: a product
 //                 that it has seen before takes no lock.
 //   Bits:         a chosen algorithm gives the same bits in every call; another process may choose
-//                 another, which adds in another order. Within an UntunedScope
-//                 (matmul_precision.h) the first one that the library runs is taken.
+//                 another, which adds in another order. Within an UntunedScope (matmul_precision.h)
+//                 the first algorithm that the library runs is used.
 //
-// Row-major through column-major: cuBLASLt takes column-major matrices. The bytes of a row-major
-// [r, c] matrix are those of its transpose, column-major [c, r], with the same leading dimension.
-// So
+// cuBLASLt takes column-major matrices. The bytes of a row-major [r, c] matrix are those of its
+// transpose, column-major [c, r], with the same leading dimension. So
 //   c = a * b          in row-major          is
 //   c^T = b^T * a^T    in column-major,
 // and nothing is copied: the library gets b's memory as its first factor, a's as its second, and
 // writes c. Its m, n, k are c's columns, c's rows, and the inner dimension. A factor that is
-// transposed here is transposed there.
+// transposed here is transposed there too.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@
 namespace lockstep::kernels::cuda {
 
 struct Product {
-  const char* operation = "matmul";  // what a user knows it by, for errors
+  const char* operation = "matmul";  // the name that a user knows, for errors
   ConstMatrixView a;
   Transpose transpose_a = Transpose::no;
   ConstMatrixView b;
@@ -42,11 +42,11 @@ struct Product {
 };
 
 // Enqueues a product. With an inner size of 0 it is zero; an empty c is left alone.
-// REQUIRES: shapes fit. Throws Error{Cuda} where the library runs none of its algorithms (the log
-// says why: LOCKSTEP_LOG=debug), Error{State} for a new product in a capture.
+// REQUIRES: shapes fit. Throws Error{Cuda} if the library runs none of its algorithms (the log says
+// why: LOCKSTEP_LOG=debug), Error{State} for a new product in a capture.
 void run(Stream& stream, const Product& product);
 
-// y = activation(y + bias), in place; y + bias is kept in preactivation where it has data.
+// y = activation(y + bias), in place; preactivation receives y + bias, if it has data.
 // Shapes:  y, preactivation [rows, cols]; bias [cols] or no data.
 void finish_linear(Stream& stream, MatrixView y, ConstTensorView bias, Activation activation,
                    MatrixView preactivation);
@@ -59,7 +59,7 @@ void copy_as_bfloat16(Stream& stream, ConstMatrixView from, MatrixView to);
 // Zeroes every matrix of the batch.
 void zero_matrix(Stream& stream, MatrixView y);
 
-// For tests: the number of products that were timed, and a beginning from nothing.
+// For tests: returns the number of timed products; forget_products() starts afresh.
 // REQUIRES: no product is being enqueued.
 std::size_t num_timed_products();
 void forget_products();

@@ -1,4 +1,4 @@
-// A product in cuBLASLt's words, and what makes two products the same. For product.cpp.
+// A product in cuBLASLt's terms, and the key by which two products are the same. For product.cpp.
 // Reference: docs.nvidia.com/cuda/cublas, "Using the cuBLASLt API".
 #pragma once
 
@@ -24,8 +24,8 @@ inline void check_cublas(cublasStatus_t status, const char* call) {
        static_cast<int>(status));
 }
 
-// The library's state on one physical GPU, shared by its logical devices and all threads (the
-// library allows it). Never destroyed: tensors in static variables may be used until the very end.
+// The library's state on one physical GPU, shared by its logical devices and all threads, which the
+// library allows. Never destroyed: tensors in static variables may be used until the very end.
 inline cublasLtHandle_t cublas_lt(int gpu) {
   static std::mutex& mutex = *new std::mutex;
   static auto& handles = *new std::map<int, cublasLtHandle_t>;
@@ -69,10 +69,10 @@ inline cudaDataType_t type_of(const ConstMatrixView& view) {
   return view.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F;
 }
 
-// The library adds the bias on the way out, or a kernel of ours does afterwards.
+// The library adds the bias itself, or one of our kernels does so afterwards.
 enum class BiasBy { library, kernel };
 
-// All but the addresses.
+// Everything except the addresses.
 struct Description {
   using Layout = Descriptor<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
   Descriptor<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> matmul;
@@ -106,7 +106,7 @@ struct Description {
     check_cublas(cublasLtMatmulDescSetAttribute(matmul.object, name, &value, sizeof(value)),
                  "cublasLtMatmulDescSetAttribute");
   }
-  // Row-major [rows, cols] as column-major [cols, rows].
+  // Describes row-major [rows, cols] as column-major [cols, rows].
   static void describe(Layout& layout, const ConstMatrixView& view, std::size_t batch) {
     const auto leading_dimension =
         static_cast<std::int64_t>(std::max(view.leading_dimension, view.cols));
@@ -120,13 +120,13 @@ struct Description {
     };
     set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
         checked_narrow<std::int32_t>("matmul", "the number of matrices", batch));
-    // A matrix that stands for the whole batch is the same one again and again.
+    // A matrix that serves the whole batch is read again for each item.
     set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
         view.batch == 1 ? std::int64_t{0} : static_cast<std::int64_t>(view.batch_stride));
   }
 };
 
-// --- which products are the same
+// --- the products that are the same
 
 inline std::size_t inner_size(const Product& product) {
   return product.transpose_a == Transpose::yes ? product.a.rows : product.a.cols;
@@ -142,7 +142,7 @@ inline std::uint32_t alignment_of(const ConstMatrixView& view) {
 }
 
 // Everything that decides which algorithms a product has and how fast they are, and nothing else.
-// Pointers count by how they are aligned, so that a shard of a batch that begins at another row is
+// Of pointers only the alignment counts, so that a shard of a batch that begins at another row is
 // the same product.
 using ProductKey = std::array<std::int64_t, 20>;
 

@@ -1,4 +1,4 @@
-// How threads add up, in an order that depends on nothing but the launch's shape: within a warp by
+// Sums over threads, in an order that only depends on the launch's shape: within a warp by
 // shuffles, within a block through shared memory, among blocks by the block that finishes last.
 //
 // Every sum is formed in double.
@@ -13,7 +13,7 @@ namespace lockstep::kernels::cuda {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-// The sum over a warp, in its lane 0. REQUIRES: all lanes call it.
+// The sum over a warp, in lane 0. REQUIRES: all lanes call it.
 __device__ inline double warp_sum(double value) {
 #pragma unroll
   for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -22,7 +22,7 @@ __device__ inline double warp_sum(double value) {
   return value;
 }
 
-// The sum over a block of at most 1024 threads, in its thread 0. REQUIRES: all threads call it;
+// The sum over a block of at most 1024 threads, in thread 0. REQUIRES: all threads call it;
 // blockDim.x is a multiple of 32.
 __device__ inline double block_sum(double value) {
   __shared__ double warps[kWarp];
@@ -36,14 +36,15 @@ __device__ inline double block_sum(double value) {
   return value;
 }
 
-// True in all threads of the block that comes last of num_blocks, and there what the others wrote
-// before can be read (through volatile pointers). Leaves the ticket at 0 for the next launch.
+// True in all threads of the block that finishes last of num_blocks, where the other blocks'
+// earlier writes can be read (through volatile pointers). Leaves the ticket at 0 for the next
+// launch.
 // REQUIRES: all threads call it.
 __device__ inline bool is_last_block(unsigned* ticket, unsigned num_blocks) {
   __shared__ bool is_last;
   __syncthreads();
   if (threadIdx.x == 0 && threadIdx.y == 0) {
-    __threadfence();  // the barrier brought it what the block wrote: that goes before the ticket
+    __threadfence();  // makes the block's writes, seen at the barrier, precede the ticket
     is_last = atomicAdd(ticket, 1u) == num_blocks - 1;
     if (is_last) {
       *ticket = 0;
@@ -80,8 +81,8 @@ __global__ void reduce_kernel(T* y, std::size_t num_elements, double divisor, Wo
   sum_over_launch(sum, workspace, [=](double total) { *y = static_cast<T>(total / divisor); });
 }
 
-// *y = sum over i of op(x0[i], x1[i], ...) / divisor, in one launch and in double, also for no
-// elements. A block takes 4096 elements or more.
+// *y = sum over i of op(x0[i], x1[i], ...) / divisor, in one launch and in double; y is set even if
+// there are no elements. A block takes 4096 elements or more.
 template <typename T, typename Op, typename... Inputs>
 void launch_reduce(runtime::Stream& stream, const char* operation, T* y, std::size_t num_elements,
                    double divisor, Op op, const Inputs*... x) {
@@ -94,7 +95,7 @@ void launch_reduce(runtime::Stream& stream, const char* operation, T* y, std::si
 // Sums over the rows of a matrix, for each column, in one launch and in double.
 //
 // A block adds the rows of one chunk for a stripe of 32 columns: its 32 x 8 threads read 8 rows at
-// a time. Where a stripe has several chunks, the last of their blocks adds what they found.
+// a time. If a stripe has several chunks, the last of their blocks adds their sums.
 //
 // An operation is a functor for the device with
 //   kValues                                how many sums a column has (1 or 2);
@@ -112,7 +113,7 @@ struct ColumnShape {
   unsigned num_chunks = 0;
 };
 
-// A chunk has 64 rows, or more where the blocks' sums would not fit the workspace.
+// A chunk has 64 rows, or more if the blocks' sums would not fit into the workspace.
 inline ColumnShape column_shape(std::size_t rows, std::size_t cols, std::size_t num_values) {
   const std::size_t stripes = (cols + kStripe - 1) / kStripe;
   const std::size_t max_blocks = std::min(kMaxPartials / (kStripe * num_values), kMaxTickets);
@@ -124,8 +125,8 @@ inline ColumnShape column_shape(std::size_t rows, std::size_t cols, std::size_t 
           static_cast<unsigned>(chunks)};
 }
 
-// Adds the sums of the threads with the same threadIdx.x; the result is in those with threadIdx.y
-// == 0.
+// Adds the sums of the threads with the same threadIdx.x; those with threadIdx.y == 0 get the
+// result.
 template <int kValues>
 __device__ void add_over_row_threads(double (&sums)[kValues]) {
   __shared__ double shared[kValues][kRowThreads][kStripe];
@@ -141,8 +142,8 @@ __device__ void add_over_row_threads(double (&sums)[kValues]) {
   __syncthreads();  // the next call may overwrite `shared`
 }
 
-// Leaves the block's sums in the workspace. In the last block of the stripe: true, and `sums` of
-// threads with threadIdx.y == 0 are those over all its chunks.
+// Leaves the block's sums in the workspace. Returns true in the last block of the stripe, where
+// `sums` of the threads with threadIdx.y == 0 then cover all its chunks.
 template <int kValues>
 __device__ bool add_over_chunks(const ColumnShape& shape, const Workspace& workspace,
                                 unsigned stripe, double (&sums)[kValues]) {

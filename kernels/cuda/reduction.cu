@@ -40,7 +40,7 @@ __global__ void norm_kernel(List list, std::size_t elements_per_block, Carry car
   });
 }
 
-// Enough that a launch has about a thousand blocks, whose sums fit the workspace.
+// Gives a launch about a thousand blocks, whose sums fit into the workspace.
 std::size_t norm_elements_per_block(std::span<const ConstTensorView> x) {
   constexpr std::size_t kLeast = 4096;
   std::size_t total = 0;
@@ -81,7 +81,7 @@ void CudaBackend::norm(Stream& stream, std::span<const ConstTensorView> x, Tenso
   if (carry == Carry::starts) fill(stream, y, 0);
 }
 
-// The largest element of each row is found by a warp.
+// A warp finds the largest element of each row.
 namespace {
 
 template <typename T>
@@ -90,7 +90,7 @@ struct Candidate {
   std::int64_t column;  // -1: none
 };
 
-// True if b comes before a: larger (a NaN counts as larger than everything), or as large and
+// True if b comes before a: if it is larger (a NaN counts as larger than everything), or equal and
 // further left.
 template <typename T>
 __device__ bool is_better(const Candidate<T>& a, const Candidate<T>& b) {

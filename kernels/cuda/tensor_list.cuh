@@ -1,8 +1,8 @@
 // Many tensors in one launch.
 //
-// The pointers and sizes travel as the kernel's own parameter, at most 4 KiB of them, so that
-// nothing is copied to the device before and a CUDA graph keeps them. Blocks are handed out tensor
-// by tensor; a block finds its tensor by binary search. More tensors than fit take another launch.
+// The pointers and sizes are the kernel's own parameter, at most 4 KiB, so that nothing is copied
+// to the device before and a CUDA graph keeps them. Blocks are assigned tensor by tensor; a block
+// finds its tensor by binary search. More tensors than fit take another launch.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace lockstep::kernels::cuda {
 
-// One tensor: where it (and what belongs to it, of the same size) stands.
+// One tensor: its address, and those of others that belong to it and have the same size.
 template <int kPointers>
 struct TensorEntry {
   void* data[kPointers] = {};
@@ -32,7 +32,7 @@ struct TensorList {
 };
 
 inline constexpr int kSmallList = 16;
-// As many tensors as fit into 4 KiB beside 256 bytes of other parameters.
+// As many tensors as fit into 4 KiB with 256 bytes of other parameters.
 template <int kPointers>
 inline constexpr int kLargeList = (4096 - 256) / (8 * kPointers + 12);
 
@@ -56,7 +56,7 @@ __device__ Slice slice_of_block(const List& list, std::size_t elements_per_block
   return {low, begin, begin + elements_per_block < size ? begin + elements_per_block : size};
 }
 
-// The elements of a slice that one thread holds: every kThreads-th, kWidth<T> of them.
+// The elements of a slice that one thread holds: every kThreads-th group of kWidth<T>.
 template <typename T>
 class ThreadPart {
  public:
@@ -91,8 +91,8 @@ inline std::size_t num_blocks_of(std::size_t num_elements, std::size_t elements_
   return (num_elements + elements_per_block - 1) / elements_per_block;
 }
 
-// Calls launch(list, num_blocks) with lists that hold entry(0) ... entry(count - 1): one small list
-// or as few large ones as it takes. None for no elements.
+// Calls launch(list, num_blocks) with lists that hold entry(0) ... entry(count - 1): one small
+// list, or as few large ones as are needed. None for no elements.
 template <int kPointers, typename Entry, typename Launch>
 void for_tensor_lists(std::size_t count, std::size_t elements_per_block, const Entry& entry,
                       const Launch& launch) {

@@ -17,7 +17,7 @@ using Counts = std::vector<std::vector<int>>;
 constexpr std::size_t kMaxGpus = 10;
 constexpr std::size_t kMaxTries = 200'000;
 
-// All closed ways through all GPUs that begin at 0; each in one of its two directions.
+// All cycles through all GPUs that begin at 0, each in one of its two directions.
 void find_cycles(const Counts& links, Cycle& path, std::vector<char>& used,
                  std::vector<Cycle>& found) {
   const std::size_t num_gpus = links.size();
@@ -51,7 +51,7 @@ bool fits(const Counts& links, const Cycle& cycle) {
   return true;
 }
 
-// The most cycles from cycles[first] on that have links of their own; at most `limit`.
+// The most cycles from cycles[first] on that share no links; at most `limit`.
 int most_cycles(Counts& links, const std::vector<Cycle>& cycles, std::size_t first, int limit,
                 std::size_t& tries) {
   int best = 0;
@@ -71,7 +71,7 @@ double nvlink_ring_bytes_per_second(const std::vector<std::vector<double>>& link
   const std::size_t num_gpus = links.size();
   if (num_gpus < 2 || num_gpus > kMaxGpus) return 0;
   if (num_gpus == 2) return links[0][1];
-  double unit = 0;  // of one link: the slowest there is
+  double unit = 0;  // of one link: the slowest
   for (const std::vector<double>& row : links) {
     for (const double speed : row) {
       if (speed > 0) unit = unit == 0 ? speed : std::min(unit, speed);
@@ -114,8 +114,8 @@ constexpr double kNvlsLatency = 25;
 constexpr double kNvlsEfficiency = 0.85;  // Hopper
 constexpr std::size_t kMinNvlsRanks = 5;
 
-// Trees don't keep to the model at middle sizes: what they reach of it, for 64 B, 128 B, ... 128
-// MB.
+// Trees deviate from the model at middle sizes: the share of it that they reach, for 64 B, 128 B,
+// ... 128 MB.
 constexpr std::array<std::array<double, 22>, kNumProtocols> kTreeCorrection = {
     {{1.0, 1.0, 1.0, 1.0, .9, .8, .7, .7, .7,  .7,  .6,
       .5,  .4,  .4,  .5,  .6, .7, .8, .9, 1.0, 1.0, 1.0},
@@ -141,7 +141,7 @@ double ring_seconds(const NcclGroup& group, Protocol protocol, double num_bytes)
   const auto hosts = static_cast<double>(group.num_hosts);
   const Latencies& intra = group.over_nvlink ? kNvlinkRing : kPciRing;
   const double network_steps = 2 * (hosts - 1);
-  // Several hosts: LL's flags take a detour inside each.
+  // With several hosts, LL's flags take a detour inside each.
   const double detour = group.num_hosts > 1 && protocol == kLL ? 1.8 : 1;
   double latency =
       kRingBase[protocol] +
@@ -170,7 +170,7 @@ double tree_seconds(const NcclGroup& group, Protocol protocol, double num_bytes)
   return latency * 1e-6 + num_bytes / bandwidth;
 }
 
-// GPU i to GPU j, of the first num_devices of host 0, over links of their own.
+// GPU i to GPU j, of the first num_devices of host 0, over their direct links.
 std::vector<std::vector<double>> nvlinks_between(const Topology& topology, std::size_t num_gpus) {
   std::vector<std::vector<double>> links(num_gpus, std::vector<double>(num_gpus, 0));
   for (std::size_t i = 0; i < num_gpus; ++i) {
@@ -185,7 +185,7 @@ std::vector<std::vector<double>> nvlinks_between(const Topology& topology, std::
   return links;
 }
 
-// The slowest bandwidth of the first num_gpus to a switch of NVLinks; 0 without one.
+// The slowest bandwidth of the first num_gpus to an NVLink switch; 0 without one.
 double nvswitch_bytes_per_second(const Topology& topology, std::size_t num_gpus) {
   double slowest = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < num_gpus; ++i) {
@@ -201,7 +201,7 @@ double nvswitch_bytes_per_second(const Topology& topology, std::size_t num_gpus)
   return slowest;
 }
 
-// The ring over PCIe and sockets: everybody sends a byte to the next device at once.
+// The ring over PCIe and sockets: every device sends a byte to the next one at once.
 double shared_ring_bytes_per_second(Network& network, std::size_t num_devices) {
   Traffic traffic(network);
   for (std::size_t i = 0; i < num_devices; ++i) {
@@ -210,7 +210,7 @@ double shared_ring_bytes_per_second(Network& network, std::size_t num_devices) {
   return 1 / traffic.wire_seconds();
 }
 
-// How much longer than usual the links' latencies on the way from one device to another are.
+// How much longer than usual the latencies of the links from one device to another are.
 double extra_seconds(Network& network, std::size_t from_device, std::size_t to_device) {
   double extra = 0;
   for (const Hop hop : network.route(network.gpu(from_device), network.gpu(to_device))) {
@@ -262,7 +262,7 @@ double nccl_all_reduce_seconds(const NcclGroup& group, double num_bytes, NcclAlg
   if (group.num_ranks < 2 || num_bytes <= 0) return 0;
   double best = std::numeric_limits<double>::infinity();
   const bool may_nvls = group.nvls_bytes_per_second > 0 && algorithm != NcclAlgorithm::ring;
-  // Up to the switch and down again.
+  // Up to the switch and down again takes two steps.
   const double nvls_latency = kNvlsLatency * 1e-6 + 2 * group.extra_step_seconds;
   if (may_nvls) best = nvls_latency + num_bytes / group.nvls_bytes_per_second;
   if (algorithm == NcclAlgorithm::nvls && may_nvls) return best;

@@ -1,6 +1,6 @@
-// The cost of an all-reduce over the first devices of a topology: by NCCL's model, by charging the
-// plan that the engine itself would run, or, on a machine where that was measured, by how much more
-// it took than the charge.
+// The cost of an all-reduce over the first devices of a topology: by NCCL's model, or by charging
+// the plan that the engine would run; on a machine whose all-reduces were measured, the charge is
+// multiplied by how much longer they took.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace lockstep::predict {
 
-// How long NCCL takes for an all-reduce: the model by which NCCL itself chooses among its
-// algorithms (ring, tree, NVLS) and protocols (LL, LL128, Simple), which makes it piecewise in the
-// size. The predictor takes the fastest, as NCCL does.
+// NCCL's time for an all-reduce, by the model with which NCCL itself chooses among its algorithms
+// (ring, tree, NVLS) and protocols (LL, LL128, Simple), so it is piecewise in the size. The
+// predictor takes the fastest, as NCCL does.
 //
 //   ring:  base + (2(n-1) - 2(h-1)) * step_intra + 2(h-1) * step_network + bytes / bandwidth
 //   tree:  base + 2 * ((n/h-1) * step_intra + log2(h) * step_network) + bytes / bandwidth
 //   NVLS:  25 us + bytes / bandwidth
-//   n ranks on h hosts; to a step over links whose files say a longer latency than usual, what it
-//   is longer is added
-// bandwidth: ring n/(2(n-1)) * bus; tree bus / 2; of LL a quarter (tree 1/3.8), of LL128 92 %
-// (tree 7/9 on one host), trees 90 %; trees of middle sizes times NCCL's correction factors.
+//   n ranks on h hosts. If links' files give a longer latency than usual, the excess is added to a
+//   step
+// bandwidth: ring n/(2(n-1)) * bus; tree bus / 2; of LL a quarter (tree 1/3.8), of LL128 92 % (tree
+// 7/9 on one host), trees 90 %; trees of middle sizes times NCCL's correction factors.
 //
 // Source: ncclTopoTuneModel and ncclTopoGetAlgoTime in NCCL's src/graph/tuning.cc (2.8 for the
 // factors, 2.30 for the latencies).
@@ -37,14 +37,14 @@ struct NcclGroup {
   bool has_ll128 = false;            // NVLink from Volta on
   double bus_bytes_per_second = 0;   // of the ring
   double nvls_bytes_per_second = 0;  // algorithm bandwidth; 0: no NVLS
-  // Beyond NCCL's constants, of the links' latencies: of a step within a host, between hosts.
+  // Added to NCCL's constants for links' latencies: per step within a host, and between hosts.
   double extra_step_seconds = 0;
   double extra_network_seconds = 0;
 };
 
 // The first num_devices devices. Within a host: NVLink through a switch, or as many rings as the
 // NVLinks allow (nvlink_ring_bytes_per_second), or else the ring over PCIe in the order of the
-// devices, with what it shares. Between hosts: not more than their network ports. NVLS: on one host
+// devices, with its shared links. Between hosts: at most their network ports. NVLS: on one host
 // with an NVSwitch of Hopper, for 5 ranks and more; 2 to 4 follow the ring (published H200 tables:
 // 4 ranks 363, without NVLS 366 GB/s).
 NcclGroup nccl_group(Network& network, std::size_t num_devices);
@@ -53,34 +53,33 @@ NcclGroup nccl_group(Network& network, std::size_t num_devices);
 double nccl_all_reduce_seconds(const NcclGroup& group, double num_bytes,
                                NcclAlgorithm algorithm = NcclAlgorithm::automatic);
 
-// NCCL 1, before it looked at the topology: one ring in the order of the devices, a hop over NVLink
-// where two neighbours have one. On a DGX-1 the ring of eight leaves NVLink between 3 and 4, and
+// NCCL 1, which ignored the topology: one ring in the order of the devices, with a hop over NVLink
+// if two neighbours have one. On a DGX-1 the ring of eight leaves NVLink between 3 and 4, and
 // between 7 and 0. Latency: a step of NCCL's Simple protocol.
 double nccl1_ring_bytes_per_second(Network& network, std::size_t num_devices);
 double nccl1_all_reduce_seconds(double ring_bytes_per_second, std::size_t num_ranks,
                                 double num_bytes);
 
-// How much a ring all-reduce can move over NVLinks between GPUs that have no switch: as many rings
-// through all of them as the links allow, each link used by one ring a direction.
+// The bandwidth of a ring all-reduce over NVLinks between GPUs without a switch: as many rings
+// through all of them as the links allow, with each link used by one ring per direction.
 //
-// A closed way through all GPUs makes two rings, one for each direction. NCCL searches for them in
-// the same spirit (src/graph/search.cc). On a DGX-1 there are four rings of 18 GB/s (P100) or six
-// of 20 GB/s (V100).
+// A cycle through all GPUs makes two rings, one for each direction. NCCL searches for them in a
+// similar way (src/graph/search.cc). On a DGX-1 there are four rings of 18 GB/s (P100) or six of 20
+// GB/s (V100).
 
 // links[i][j]: bytes per second from GPU i to GPU j over their own links, 0 without one; symmetric.
-// Returns what each GPU sends per second, over all rings together; 0 where no ring exists, or for
-// more than 10 GPUs, which are not searched.
+// Returns the bytes that each GPU sends per second, over all rings together; 0 if no ring exists,
+// or for more than 10 GPUs, which are not searched.
 double nvlink_ring_bytes_per_second(const std::vector<std::vector<double>>& links);
 
 class AllReduceCost {
  public:
-  // plan: the engine's own; empty: NCCL, but on a machine that was measured the engine's automatic
-  // one, which takes there what it was measured to take by ranks of that kind. network must outlive
-  // the object.
+  // plan: the engine's own; empty: NCCL, but on a measured machine the engine's automatic plan,
+  // which then takes the time measured with ranks of that kind. network must outlive the object.
   AllReduceCost(Network& network, std::size_t num_devices, std::optional<plan::AllReducePlan> plan,
                 RankKind ranks = RankKind::threads);
 
-  // For float32 elements. One of the engine's plans is charged once a size.
+  // For float32 elements. An engine's plan is charged once per size.
   double seconds(std::size_t num_bytes);
 
  private:
@@ -92,12 +91,12 @@ class AllReduceCost {
   std::map<std::size_t, double> known_;  // by bytes
 };
 
-// How many times as long as the links charge an all-reduce by the engine's automatic plan takes
-// (MeasuredAllReduce::over_plan); 1 where none was measured between so many devices.
+// How many times as long as the links' charge an all-reduce by the engine's automatic plan takes
+// (MeasuredAllReduce::over_plan); 1 if none was measured between so many devices.
 double measured_over_plan(const DeviceProfile& device, std::size_t num_devices, RankKind ranks,
                           std::size_t num_bytes);
 
-// The links' charge for the engine's own plan; automatic: the one that it would choose.
+// The links' charge for the engine's own plan; automatic: for the plan that it would choose.
 double own_plan_seconds(Network& network, std::size_t num_devices, plan::AllReducePlan plan,
                         std::size_t num_bytes);
 

@@ -24,7 +24,7 @@ double measured_seconds(const LayerGrid& grid, const LayerShape& layer) {
   return grid.at(layer.rows, layer.inputs, layer.outputs);
 }
 
-// The entry for so many devices, or for the largest measured number if there are more.
+// The entry for so many devices, or for the largest measured number if that is smaller.
 template <typename T>
 const T& of_devices(const std::vector<T>& by_devices, std::size_t num_devices) {
   return by_devices[std::clamp<std::size_t>(num_devices, 1, by_devices.size()) - 1];

@@ -1,9 +1,9 @@
 // A discrete-event simulation of work on lanes: a device's compute stream, its communication
 // kernels, copies over a shared link, the host. A lane does one piece of work at a time, in the
-// order in which they were added; a piece begins when all that it waits for is done.
+// order in which they were added; a piece begins when everything it waits for is done.
 //
 // Overlap has a price. While a communication kernel and a compute kernel are under way together
-// they share a GPU's multiprocessors and memory, so both go on more slowly (Interference); copy
+// they share a GPU's multiprocessors and memory, so both run more slowly (Interference); copy
 // engines and the host cost the compute lane nothing.
 #pragma once
 
@@ -14,16 +14,15 @@
 
 namespace lockstep::predict {
 
-// The share of its speed that is left to computation, and to communication, while a device does
-// both.
+// The share of their speed that computation and communication keep while a device does both.
 struct Interference {
   double compute = 1;
   double comm = 1;
 };
 
-// A kernel beside an all-reduce: of its speed 47/80 is left. An H100's GEMM fell from about 80 % to
-// 47 % of peak beside NCCL (the figure is in docs/prediction.md with its source). The all-reduce is
-// slowed down too, by what the GEMM takes of memory; 0.8 is assumed.
+// A kernel next to an all-reduce keeps 47/80 of its speed: an H100's GEMM fell from about 80 % to
+// 47 % of peak next to NCCL (docs/prediction.md has the source of the figure). The all-reduce slows
+// down too, by the GEMM's share of memory traffic; 0.8 is assumed.
 inline constexpr Interference kOverlapInterference = {47.0 / 80, 0.8};
 
 inline constexpr std::size_t kEveryDevice = static_cast<std::size_t>(-1);
@@ -33,11 +32,11 @@ enum class WorkLane : std::size_t { compute, comm, up, host, down, batch, kCount
 struct Work {
   WorkLane lane = WorkLane::compute;
   trace::Category category = trace::Category::op;
-  const char* name = "";  // lives as long as the program: a literal, or trace::intern()
+  const char* name = "";  // must outlive the program: a literal, or from trace::intern()
   double seconds = 0;     // alone
   std::size_t num_bytes = 0;
-  std::vector<std::size_t> after = {};  // indices of work that was added before
-  std::size_t device = kEveryDevice;    // where devices do different things
+  std::vector<std::size_t> after = {};  // indices of earlier work
+  std::size_t device = kEveryDevice;    // if devices do different things
 };
 
 struct DoneWork {

@@ -1,7 +1,7 @@
-// The times of a machine that was measured rather than looked up (lockstep calibrate): those of
-// layers, of memory traffic and of all-reduces at chosen sizes. Between two sizes a time is
-// interpolated linearly, since what all of these take is about a fixed time and one in proportion
-// to each size; below the first it is the first one's, beyond the last it grows in proportion.
+// The times of a machine that was measured rather than looked up (lockstep calibrate): of layers,
+// of memory traffic and of all-reduces at chosen sizes. Between two sizes a time is interpolated
+// linearly, because all of these take about a fixed time plus one in proportion to the size; below
+// the first size it is the first time, and beyond the last it grows in proportion.
 #pragma once
 
 #include <array>
@@ -19,16 +19,16 @@ class JsonFields;
 
 namespace lockstep::predict {
 
-// The place of a value between the points of an axis: on `index` and, by `share`, on the next one.
+// The place of a value between the points of an axis: at `index`, and by `share` at the next point.
 struct AxisPlace {
   std::size_t index = 0;
   double share = 0;
-  double beyond = 1;  // how many times the last point it is, where it is more
+  double beyond = 1;  // how many times the last point it is, if it is beyond it
 };
-// REQUIRES: points are positive and ascending, and there is one.
+// REQUIRES: points are positive and ascending, and there is at least one.
 AxisPlace place_on(const std::vector<double>& points, double value);
 
-// A time by a size.
+// Times by size.
 struct Curve {
   std::vector<double> sizes;
   std::vector<double> seconds;
@@ -36,8 +36,8 @@ struct Curve {
   double at(double size) const;
 };
 
-// A Linear with its activation: the times at every combination of rows, inputs and outputs, the
-// outputs of one row and input side by side.
+// The times of a Linear with its activation at every combination of rows, inputs and outputs; the
+// outputs of one row and input are consecutive.
 struct LayerGrid {
   std::array<std::vector<double>, 3> axes;  // rows, inputs, outputs
   std::vector<double> seconds;
@@ -48,16 +48,17 @@ struct LayerGrid {
 enum class RankKind { threads, processes };
 
 const char* to_string(RankKind ranks);
-// By that name; nothing for another one.
+// The kind of that name; nullopt for another name.
 std::optional<RankKind> parse_rank_kind(std::string_view name);
 
-// By bytes of float32, launched during the backward pass as DDP does, with nothing behind it.
+// The times by bytes of float32, launched during the backward pass as in DDP, with nothing after
+// it.
 struct MeasuredAllReduce {
   RankKind ranks = RankKind::threads;
   std::size_t num_devices = 2;
   Curve curve;
-  // The measured time over what the machine's links alone charge for the engine's own plan, at the
-  // curve's sizes and between them: what is charged for other links is multiplied by it.
+  // The measured time divided by the machine's links' charge for the engine's own plan, at the
+  // curve's sizes and between them. Other links' charges are multiplied by it.
   Curve over_plan = {};
 };
 
@@ -72,18 +73,18 @@ struct MeasuredMachine {
                                // their bytes
   Curve loss_forward;          // of cross-entropy, by the logits' bytes
   Curve loss_backward;
-  // How many times as long layers take while 1, 2, ... devices are at work.
+  // How many times as long layers take while 1, 2, ... devices work.
   std::vector<double> layers_beside;
   std::vector<MeasuredAllReduce> all_reduces;
-  Interference overlap;  // of computation and an all-reduce of the same device
-  double deviation = 0;  // of the devices' times for the same work, a share of it
+  Interference overlap;  // between computation and an all-reduce of the same device
+  double deviation = 0;  // of the devices' times for the same work, as a share
 };
 
 struct Topology;
 
-// The object "measured" of a topology's file (docs/prediction.md), for a machine whose devices and
-// links are known. Throws Error{Io} that names file, line and field for sizes that do not ascend,
-// times that are missing, and devices that the machine does not have.
+// Reads the object "measured" of a topology's file (docs/prediction.md), for a machine whose
+// devices and links are known. Throws Error{Io} that names file, line and field for sizes that do
+// not ascend, missing times, and devices that the machine does not have.
 std::shared_ptr<const MeasuredMachine> read_measured(const JsonFields& fields,
                                                      const Topology& machine);
 

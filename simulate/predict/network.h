@@ -1,10 +1,10 @@
-// Messages over a topology's links: which way they take, and how long those take that are under way
-// at the same time.
+// Messages over a topology's links: the route of each, and the time of messages that are under way
+// together.
 //
 // Messages that cross a link together share it, so a set of messages takes as long as the fullest
-// direction of any link needs for its bytes, and the longest way's latency on top. That is exact
-// for messages that begin together and are cut finely; it leaves out that links are seldom shared
-// in perfect fairness.
+// direction of any link needs for its bytes, plus the latency of the longest route. That is exact
+// for messages that begin together and are cut finely; it ignores that links are seldom shared
+// perfectly fairly.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ using Hop = std::size_t;
 
 class Network {
  public:
-  // topology must outlive the network. latency_factor: of each link's latency (not of what NCCL's
-  // model takes for a step).
+  // topology must outlive the network. latency_factor: multiplies each link's latency (but not the
+  // step times of NCCL's model).
   explicit Network(const Topology& topology, double latency_factor = 1);
 
   const Topology& topology() const { return topology_; }
 
-  // The way from one node to another with the fewest hops, through no other GPU; among those one
-  // over NVLink, else the one that was written first. REQUIRES: they are connected.
+  // The route from one node to another with the fewest hops, through no other GPU; among those one
+  // over NVLink, else the one that comes first in the file. REQUIRES: they are connected.
   const std::vector<Hop>& route(std::size_t from_node, std::size_t to_node);
 
   std::size_t gpu(std::size_t device) const { return topology_.gpus[device]; }
@@ -69,7 +69,7 @@ class Traffic {
   double latency_ = 0;
 };
 
-// A collective plan step by step: its messages, and the sums that a receiver computes from them
+// Charges a collective plan step by step: its messages, the sums that a receiver computes from them
 // (two reads and a write of its memory for each byte), and a kernel's launch per step.
 // Source of the steps: engine/plan, the same plan that the engine runs.
 double plan_seconds(Network& network, const plan::CollectivePlan& plan, std::size_t element_size);

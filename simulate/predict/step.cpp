@@ -23,7 +23,7 @@ double inside(const DoneWork& done, double first, double last) {
   return std::max(0.0, std::min(done.end, last) - std::max(done.begin, first));
 }
 
-// Both lists are in the order of time, and within a list nothing overlaps.
+// Both lists are sorted by time, and within a list nothing overlaps.
 double overlap(const std::vector<DoneWork>& a, const std::vector<DoneWork>& b) {
   double total = 0;
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
@@ -73,7 +73,7 @@ double expected_deviate(std::size_t k, std::size_t n) {
 }
 
 double device_slowness(const DeviceProfile& device, std::size_t i, std::size_t n) {
-  // A multiple of a number without a common factor goes through all places.
+  // Multiples of a number without a common factor reach all places.
   std::size_t stride = n / 2 + 1;
   while (std::gcd(stride, n) != 1) ++stride;
   return 1 + device.deviation() * expected_deviate(i * stride % n + 1, n);
@@ -117,7 +117,7 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
     if (work.lane == WorkLane::compute) computes.push_back(clipped);
     if (work.lane == WorkLane::comm) comms.push_back(clipped);
     if (work.category == Category::copy) copies += seconds;
-    // A batch that is late keeps the device from its first layer.
+    // A late batch keeps the device from its first layer.
     if (work.category == Category::data) late = std::max(late, clipped.end);
     if (work.category == Category::forward) first = std::min(first, clipped.begin);
     if (work.category == Category::forward) breakdown.forward += seconds;
@@ -132,7 +132,7 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   breakdown.exposed_comm = idle - breakdown.data - breakdown.copy;
   for (const DoneWork& comm : comms) breakdown.comm += comm.end - comm.begin;
   breakdown.overlapped_comm = overlap(computes, comms);
-  // The slowest of the devices is later by its share of the time in which they compute.
+  // The slowest device is later by its share of the time in which they compute.
   breakdown.wait = busy * device.deviation() * options.conditions.stragglers *
                    expected_largest_deviate(options.num_devices);
   breakdown.step = end - begin + breakdown.wait;

@@ -1,9 +1,9 @@
 // One training step on a topology, predicted: how long it takes, and where the time goes.
 //
-// All devices do the same, so one of them is simulated (lanes.h), with the messages of all of them
-// charged to the links (network.h, all_reduce_cost.h). Three steps are simulated one after the
-// other, and the last one is the result, since a step may wait for what the one before left to do.
-// Cost: linear in layers and buckets; setting up a topology is linear in its devices.
+// All devices do the same, so one of them is simulated (lanes.h), and the links are charged with
+// the messages of all of them (network.h, all_reduce_cost.h). Three steps are simulated one after
+// the other, and the last one is the result, because a step may wait for work that the step before
+// left. Cost: linear in layers and buckets; setting up a topology is linear in its devices.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@
 
 namespace lockstep::predict {
 
-// How the devices of a step share their gradients: what published tables compare, and what this
-// engine does.
+// How the devices of a step share their gradients: the ways of published tables, and of this
+// engine.
 enum class Strategy {
   single,         // one device
   data_parallel,  // one process: scatter, replicate, gather; gradients summed on device 0
@@ -54,10 +54,10 @@ struct LayerWork {
   double forward_seconds = 0;
   double backward_seconds = 0;
   std::vector<std::size_t> tensor_bytes = {};  // float32 gradients, in the order of registration
-  double output_bytes = 0;                     // of its rows, where that is known
+  double output_bytes = 0;                     // of its rows, if known
   // Running statistics, which DDP broadcasts from rank 0 ahead of the forward pass.
   std::vector<std::size_t> buffer_bytes = {};
-  // Of a batch norm over the rows of all ranks: the float64 sums that they exchange in each pass,
+  // For a batch norm over the rows of all ranks: the float64 sums that they exchange in each pass,
   // and the times of the kernels that make them.
   struct SharedStatistics {
     std::size_t num_bytes = 0;  // of a rank; 0: there are none
@@ -83,9 +83,9 @@ struct Workload {
 // The same step with `factor` times the rows: forward, backward and input scale, the rest stays.
 Workload with_rows(Workload workload, double factor);
 
-// How much worse, or better, than the constants say: for the uncertainty band.
+// Factors for conditions worse or better than the constants, for the uncertainty band.
 struct Conditions {
-  double comm_latency = 1;  // NCCL's tuning model knows the wire's share of it, not the host's
+  double comm_latency = 1;  // not on the wire's share, which NCCL's tuning model knows
   double stragglers = 1;
 };
 
@@ -124,17 +124,16 @@ struct PredictedStep {
 
 PredictedStep predict_step(Network& network, const Workload& workload, const StepOptions& options);
 
-// The expected k-th smallest of n normal deviates (k = 1 ... n), in standard deviations; of the
-// largest 0 for 1, 0.59 for 2, 1.43 for 8. Source: Blom's approximation, the
-// (k - 0.375) / (n + 0.25) quantile.
+// The expected k-th smallest of n normal deviates (k = 1 ... n), in standard deviations; the
+// largest is 0 for 1, 0.59 for 2, 1.43 for 8. Source: Blom's approximation, the (k - 0.375) / (n +
+// 0.25) quantile.
 double expected_deviate(std::size_t k, std::size_t n);
 inline double expected_largest_deviate(std::size_t n) {
   return expected_deviate(n, n);
 }
 
-// How many times its usual time the device that is in place i of n (from 0) takes for a kernel:
-// 1 for one device; the slowest of n as above. Which one that is, is arbitrary, and always the
-// same.
+// How many times its usual time the device at place i of n (from 0) takes for a kernel: 1 for one
+// device; the slowest of n as above. The assignment to devices is arbitrary, but always the same.
 double device_slowness(const DeviceProfile& device, std::size_t i, std::size_t n);
 
 // --- a pipeline: the devices hold parts of the model one behind the other (plan/pipeline.h), and

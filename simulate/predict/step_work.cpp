@@ -61,7 +61,8 @@ Exchange reduce_on_first(Network& network, std::size_t num_devices,
 
 namespace {
 
-// Several hosts: each keeps its part of the parameters, and gets that part of every host's sums.
+// With several hosts, each keeps its part of the parameters, and gets that part of every host's
+// sums.
 void add_between_hosts(Network& network, std::size_t num_devices, double num_bytes,
                        Traffic& traffic) {
   const std::size_t per_host = network.topology().gpus_per_host();
@@ -137,7 +138,7 @@ void StepWork::add_step() {
   share_gradients(has_shares ? add_sharded_backward() : add_backward());
 }
 
-// Comes from the host while the step before is computed.
+// The batch comes from the host while the step before is computed.
 void StepWork::add_batch() {
   if (options_.input == StepOptions::Input::ready || workload_.input_bytes == 0) return;
   const double seconds = from_host_seconds(network_, num_devices(), workload_.input_bytes);
@@ -272,7 +273,7 @@ bool StepWork::has_buckets() const {
          (options_.strategy == Strategy::ddp || options_.strategy == Strategy::hierarchical);
 }
 
-// Behind the step before; calls that block, one for each.
+// Comes after the step before: blocking calls, one for each buffer.
 void StepWork::add_buffers() {
   const auto ranks = static_cast<int>(num_devices());
   const Places after = ends_.empty() ? gate_ : Places{ends_.back()};
@@ -472,7 +473,7 @@ StepWork::Places StepWork::add_sharded_backward() {
   return backward;
 }
 
-// Each device its share; in the first stage all get all of it, before the next step.
+// Each device updates its share; in the first stage all get everything before the next step.
 void StepWork::update_shards(const Places& backward) {
   Places summed = sums_;
   if (options_.strategy == Strategy::zero1) {

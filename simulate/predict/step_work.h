@@ -10,7 +10,7 @@
 
 namespace lockstep::predict {
 
-// The traffic of strategies apart from all-reduces.
+// The traffic of strategies, except all-reduces.
 struct Exchange {
   double reduce_seconds = 0;
   double broadcast_seconds = 0;
@@ -18,13 +18,13 @@ struct Exchange {
 };
 
 // Each tensor is summed on one device and sent back from there. Tensors go, largest first, to the
-// device that has the least so far; so a tensor that is most of the model is all on one link.
+// device that has the least so far, so one link carries a tensor that is most of the model.
 // Source: CommDevice of MXNet's src/kvstore/comm.h.
 Exchange reduce_on_devices(Network& network, std::size_t num_devices,
                            std::vector<std::size_t> tensor_bytes);
 
-// DataParallel: all devices send their gradients to device 0, which adds them up with a kernel for
-// each tensor, once that has arrived. Parameters go back with the next step's rows, not here.
+// DataParallel: all devices send their gradients to device 0, which adds each tensor with a kernel
+// once it has arrived. Parameters go back with the next step's rows, not here.
 Exchange reduce_on_first(Network& network, std::size_t num_devices,
                          const std::vector<std::size_t>& tensor_bytes);
 
@@ -32,16 +32,16 @@ Exchange reduce_on_first(Network& network, std::size_t num_devices,
 double to_host_seconds(Network& network, std::size_t num_devices, double num_bytes);
 double from_host_seconds(Network& network, std::size_t num_devices, double num_bytes);
 
-// The host, at so many bytes of memory traffic a second, adds n gradients up: it reads them and
-// writes the sum, whose lines it first reads.
+// The host, at so many bytes of memory traffic per second, adds n gradients: it reads them and
+// writes the sum, whose lines it reads first.
 double host_sum_seconds(double host_bytes_per_second, std::size_t num_devices, double num_bytes);
 
-// And applies it: SGD with momentum as two passes, each of which reads three arrays and writes one:
-// nine times the bytes, with the lines that are read before they are written.
+// It also applies them: SGD with momentum as two passes, each of which reads three arrays and
+// writes one: nine times the bytes, including the lines that are read before they are written.
 double host_update_seconds(double host_bytes_per_second, double num_bytes);
 
-// Puts the work of several steps together, one add_step() after the other. Indices are places in
-// work(). network, workload and options must outlive the object.
+// Collects the work of several steps, one add_step() after the other. Indices are places in work().
+// network, workload and options must outlive the object.
 class StepWork {
  public:
   StepWork(Network& network, const Workload& workload, const StepOptions& options);
@@ -59,13 +59,13 @@ class StepWork {
     std::size_t bytes;
   };
   struct CommWork {     // of one bucket or tensor
-    std::size_t layer;  // whose backward makes it complete
+    std::size_t layer;  // the layer whose backward pass completes it
     std::size_t bytes;
     double seconds;
   };
 
   std::size_t num_devices() const { return options_.num_devices; }
-  bool has_buckets() const;  // which several devices all-reduce
+  bool has_buckets() const;  // true if several devices all-reduce buckets
   std::size_t layer_index(const LayerWork& layer) const;
   double gradient_bytes() const { return static_cast<double>(workload_.gradient_bytes()); }
   const DeviceProfile& device() const { return network_.topology().device; }
@@ -89,7 +89,8 @@ class StepWork {
   void add_gather();
   void add_batch();
   void add_buffers();
-  // Ranks exchange the sums of a batch norm, made in so many seconds; returns what it waits for.
+  // Ranks exchange the sums of a batch norm, which takes so many seconds to make; returns the work
+  // to wait for.
   Places exchange_statistics(std::size_t layer, trace::Category category, Places after);
   void add_forward();
   Places add_backward();  // each layer's work
@@ -103,7 +104,7 @@ class StepWork {
   void share_gradients(const Places& backward);
   void add_optimizer(Places after);
   void reduce_behind(std::size_t last);
-  // Up to the host, summed and used there at so many bytes a second, and down again.
+  // Up to the host, summed and used there at so many bytes per second, and down again.
   std::size_t pass_host(std::size_t num_bytes, double bytes_per_second, std::size_t after);
   void reduce_on_host(std::size_t last);
   void serve_parameters(const Places& backward);
@@ -121,7 +122,7 @@ class StepWork {
   double comm_bytes_ = 0;
   std::vector<Work> work_;
   std::vector<std::size_t> ends_;
-  std::vector<std::size_t> gate_;                  // what the next forward pass waits for
+  std::vector<std::size_t> gate_;                  // the next forward pass waits for this work
   std::vector<std::vector<std::size_t>> arrived_;  // the same, by layer
 };
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kMaxHosts = 4096;
 constexpr std::size_t kMaxPorts = 64;
-// A 100 Gb/s port carries 12 GB/s of the 12.5: NCCL's src/graph/topo.h.
+// A 100 Gb/s port carries 12 of its 12.5 GB/s: NCCL's src/graph/topo.h.
 constexpr double kNetworkEfficiency = 12.0 / 12.5;
 
 template <typename Number>
@@ -69,7 +69,7 @@ std::optional<ClusterName> split_cluster_name(const std::string& name) {
   return cluster;
 }
 
-// The nearest preset, however the name is written: "HGX_H100-8" and "hgxh1008".
+// The nearest preset, however the name is spelled: "HGX_H100-8" and "hgxh1008".
 std::string suggestion(const std::string& name) {
   const auto letters = [](const std::string& text) {
     std::string result;
@@ -174,7 +174,7 @@ Topology find_topology(const std::string& name) {
   return parse_topology(name, read_text_file(name, "topology"));
 }
 
-// Reading a topology: docs/prediction.md describes the file.
+// Reads a topology; docs/prediction.md describes the file.
 
 namespace {
 
@@ -200,7 +200,7 @@ constexpr std::array<LinkWord, 5> kLinkKinds = {{{"nvlink", LinkKind::nvlink},
                                                  {"network", LinkKind::network},
                                                  {"memory", LinkKind::memory}}};
 
-// Limits that no real link comes near.
+// No real link comes near these limits.
 constexpr double kLeastGigabytes = 1e-6;
 constexpr double kMostGigabytes = 1e9;
 constexpr double kMostMicroseconds = 1e6;
@@ -263,7 +263,7 @@ Link read_link(const JsonFields& fields, const Topology& topology) {
   return link;
 }
 
-enum class Ways { all, past_gpus };  // past_gpus: a GPU passes nothing on
+enum class Ways { all, past_gpus };  // past_gpus: a GPU forwards nothing
 
 std::vector<char> reached_nodes(const Topology& topology, std::size_t start, Ways ways) {
   std::vector<char> reached(topology.nodes.size(), 0);
@@ -303,7 +303,7 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
                      fmt::format("no links lead from '{}' to '{}': the parts are disconnected",
                                  shown(cpu->name), name));
     }
-    // A switch between GPUs alone need not be reached by a socket.
+    // A switch that only connects GPUs need not be reached by a socket.
     const NodeKind kind = topology.nodes[i].kind;
     if (!has_way[i] && (kind == NodeKind::gpu || kind == NodeKind::cpu)) {
       fields.fail_at(place,

@@ -1,9 +1,9 @@
-// A machine, or a cluster of machines, as a value: which devices there are, and which links join
-// them. docs/prediction.md describes the JSON file it is read from; the presets are such files.
+// A machine, or a cluster of machines, as a value: its devices, and the links between them.
+// docs/prediction.md describes its JSON file; the presets are such files.
 //
 // A link is full duplex: it carries its bytes per second in each direction, for all who share it.
-// So a PCIe switch is a node whose one link upwards everybody below it shares, and two sockets are
-// two nodes with a QPI link between them.
+// So a PCIe switch is a node whose only link upwards is shared by everything below it, and two
+// sockets are two nodes with a QPI link between them.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ enum class NodeKind { gpu, pcie_switch, cpu, nvswitch, nic, network };
 enum class LinkKind { nvlink, pcie, socket, network, memory };
 
 // For files that give no latency: the time of a step over such a link by NCCL's LL protocol
-// (src/graph/tuning.cc); between sockets the same as PCIe. Of memory none.
+// (src/graph/tuning.cc); between sockets the same as PCIe; zero for memory.
 double usual_latency_seconds(LinkKind kind);
 
 struct Node {
@@ -44,17 +44,17 @@ struct Link {
 // Equal", SC 2022), which lie 4.65 standard deviations apart. A step waits for the slowest of n.
 inline constexpr double kDeviceDeviation = 0.08 / 4.65;
 
-// The kind of device that a topology has.
+// The topology's kind of device.
 struct DeviceProfile {
   std::string name;
   double flops_per_second = 0;         // peak, float32 without tensor cores
   double memory_bytes_per_second = 0;  // peak
   double memory_bytes = 0;
   double launch_seconds = 5e-6;  // of one kernel
-  // For a machine that was measured (lockstep calibrate), else nullptr.
+  // For a measured machine (lockstep calibrate), else nullptr.
   std::shared_ptr<const MeasuredMachine> measured = nullptr;
 
-  // How much slower computation and communication are beside each other.
+  // How much computation and communication slow each other down.
   Interference overlap() const { return measured ? measured->overlap : kOverlapInterference; }
   // Standard deviation of the speed of devices of this kind.
   double deviation() const { return measured ? measured->deviation : kDeviceDeviation; }
@@ -64,7 +64,8 @@ struct Topology {
   std::string name;
   std::string source;
   DeviceProfile device;
-  // Memory traffic of host code that adds gradients up and updates weights: of all cores, of one.
+  // Memory traffic of host code that adds gradients and updates weights: with all cores, and with
+  // one.
   double host_bytes_per_second = 0;
   double host_thread_bytes_per_second = 0;
   std::vector<Node> nodes;
@@ -73,16 +74,16 @@ struct Topology {
   std::size_t num_hosts = 1;
 
   std::size_t gpus_per_host() const { return gpus.size() / num_hosts; }
-  // How fast all network ports of a host are together. 0: it has none.
+  // The bandwidth of all network ports of a host together. 0: it has none.
   double network_bytes_per_second() const;
 };
 
 // Names of the presets, in alphabetical order.
 std::vector<std::string> preset_names();
 
-// A preset ("dgx1-v100"), a file (whatever names an existing one, or ends in ".json"), or a cluster
-// of either: NAME*HOSTS@SPEED, where SPEED is 10gbe, 25gbe, 100gbe, 400gbe, any other number of
-// Gb/s, or with a number of ports a host: "hgx-h100-8*16@8x400gbe".
+// A preset ("dgx1-v100"), a file (any existing name, or one that ends in ".json"), or a cluster of
+// either: NAME*HOSTS@SPEED, where SPEED is 10gbe, 25gbe, 100gbe, 400gbe, another number of Gb/s, or
+// a number of ports per host times that: "hgx-h100-8*16@8x400gbe".
 // Throws Error{Usage} for a name that is none of these, Error{Io} that names file and line for a
 // file with unknown devices, missing links, disconnected parts or a bandwidth of zero.
 Topology find_topology(const std::string& name);
@@ -92,12 +93,11 @@ Topology find_topology(const std::string& name);
 Topology make_cluster(const Topology& host, std::size_t num_hosts, double gigabits_per_second,
                       std::size_t ports);
 
-// text is a file's content, name what errors call it. Of a machine that was measured the file has
-// times, too (measured_machine.h).
+// text: a file's content; name: its name in errors. A measured machine's file also has times
+// (measured_machine.h).
 Topology parse_topology(const std::string& name, const std::string& text);
 
-// The topologies that are built in, in alphabetical order: the files of
-// simulate/predict/topologies.
+// The built-in topologies, in alphabetical order: the files of simulate/predict/topologies.
 struct Preset {
   std::string_view name;
   std::string_view text;

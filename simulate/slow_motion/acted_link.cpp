@@ -43,7 +43,7 @@ Time ActedLink::begin_call(const comm::CallHeader& call) {
   call_ = call;
   is_in_call_ = false;
   has_moved_ = false;
-  // A call comes with a plan that is settled.
+  // The call's plan is already settled.
   const auto world_size = static_cast<int>(devices_.size());
   const bool is_measured = call.operation == comm::Operation::all_reduce &&
                            call.plan == plan::choose_all_reduce_plan(world_size, call.num_elements);
@@ -87,7 +87,7 @@ Time ActedLink::end_call(Time arrived) {
   const bool is_in_place = call_.operation == comm::Operation::all_reduce ||
                            call_.operation == comm::Operation::broadcast;
   if (is_in_place) machine_.finish_collective(device(), memory_of(call_), end);
-  // A call that blocks is part of what the device computes in turn.
+  // The device computes nothing else during a blocking call.
   const bool blocks = std::this_thread::get_id() == caller_.load();
   if (blocks || !is_in_place) machine_.finish_collective(device(), {}, end);
   if (trace::recording()) {
@@ -107,7 +107,7 @@ Time ActedLink::end_call(Time arrived) {
 
 void ActedLink::abandon_call() noexcept {
   is_in_call_ = false;
-  times_as_long_ = 1;  // of a message that follows
+  times_as_long_ = 1;  // for a message that follows
   Machine::Collective::leave();
   machine_.set_communication(device(), nullptr);
 }

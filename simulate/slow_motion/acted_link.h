@@ -1,13 +1,13 @@
-// The links of a machine that is acted out (machine.h), as one rank sees them: messages take the
-// way between two of its devices, and share it with all others that are on it.
+// One rank's view of the links of a machine that is acted out (machine.h): messages take the route
+// between two of its devices, and share it with all others on it.
 //
-// A rank's part of a collective begins when its device had come to the call, the data that it was
-// called with has been written, and the one before is over; a step of its plan, once the one before
-// is done: its messages have arrived, what they brought has been added (three times its bytes
-// through the device's memory), and a kernel been launched for it. While the device computes, all
-// of that goes on more slowly. So a step costs what the predictor charges for it
-// (predict::plan_seconds), and by the automatic plan on a machine whose all-reduces were measured,
-// what those took (predict::measured_over_plan).
+// A rank's part of a collective begins when its device has come to the call, the call's data has
+// been written, and the collective before is over. A step of its plan begins when the one before is
+// done: its messages have arrived, their values have been added (three times their bytes through
+// the device's memory), and a kernel has been launched for it. All of that is slower while the
+// device computes. So a step costs the predictor's charge for it (predict::plan_seconds); by the
+// automatic plan on a machine whose all-reduces were measured, it takes as long as those did
+// (predict::measured_over_plan).
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace lockstep::slow_motion {
 
 class ActedLink final : public comm::LinkModel {
  public:
-  // Rank r of the group is on devices[r]; all of them take part in the machine, which outlives
+  // Rank r of the group is on devices[r]. All of them take part in the machine, which must outlive
   // this.
   ActedLink(Machine& machine, int rank, std::span<const int> devices);
 
@@ -47,18 +47,18 @@ class ActedLink final : public comm::LinkModel {
   Machine& machine_;
   int rank_;
   std::vector<int> devices_;  // by rank
-  std::vector<int> hosts_;    // by rank; empty where all are on one
+  std::vector<int> hosts_;    // by rank; empty if all are on one
   comm::CallHeader call_;
   double times_as_long_ = 1;             // its steps, as the links charge
   Time call_begin_{};                    // of the data of all ranks
-  std::atomic<std::thread::id> caller_;  // makes the rank's calls, and runs those that block
+  std::atomic<std::thread::id> caller_;  // makes the rank's calls, and runs blocking ones
   bool is_in_call_ = false;
   Time step_begin_{};
-  bool has_moved_ = false;  // something, since the step began
+  bool has_moved_ = false;  // true if something has moved since the step began
 };
 
-// The options with the links of the machine that is on stage: rank r is on its r-th device. Without
-// a machine they stay as they are. For every group of threads that may be acted out. Throws
+// The options with the links of the machine on stage: rank r is on its r-th device. Without a
+// machine they are unchanged. Every group of threads that may be acted out needs this. Throws
 // Error{Usage} unless the machine has one device for each rank.
 comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptions options = {});
 

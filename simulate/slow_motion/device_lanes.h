@@ -1,8 +1,8 @@
 // The two things that a GPU does at once, kernels and communication, in modelled time: each lane
-// does one piece of work after the other, and while both are under way each goes on more slowly
-// (predict::Interference), as the predictor has it (predict/lanes.h). There the whole step is known
-// beforehand; here work is told when a thread comes to it, and the thread sleeps until it would
-// have been done.
+// does one piece of work after the other, and while both are under way each is slower
+// (predict::Interference), as in the predictor (predict/lanes.h). The predictor knows the whole
+// step beforehand; here a thread reports work when it comes to it, and sleeps until it would have
+// been done.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ using runtime::Time;
 
 enum class Lane { compute, comm };
 
-// sleeping: a thread waits until its work would be done. none: it goes on at once, which is for
-// finding out how long the modelled and the real step take.
+// sleeping: a thread waits until its work would be done. none: it goes on at once, which shows how
+// long the modelled and the real step take.
 enum class Pace { none, sleeping };
 
 class DeviceLanes {
@@ -28,33 +28,33 @@ class DeviceLanes {
     predict::Interference interference;
     Pace pace = Pace::sleeping;
     Time origin{};  // no work begins before
-    // Work on the compute lane that comes this much later than it could have begun begins when it
-    // comes: then the device was idle, and its thread not merely late.
+    // If work on the compute lane comes later than it could have begun by more than this, it begins
+    // when it comes: then the device was idle, and its thread was not merely late.
     Time patience{};
   };
   explicit DeviceLanes(const Options& options) : options_(options) {
     for (State& state : states_) state.end = options.origin;
   }
 
-  // Work that takes `alone` begins at `earliest`, or once the lane's work before is done, for which
-  // the calling thread waits. Returns when it begins.
+  // Begins work that takes `alone`, at `earliest` or once the lane's previous work is done, for
+  // which the calling thread waits. Returns the time at which it begins.
   Time begin(Lane lane, Time earliest, Time alone);
-  // Sleeps until the work that was begun is done, and returns when that is.
+  // Sleeps until the current work is done, and returns when that is.
   Time finish(Lane lane);
-  // The work that was begun did not happen.
+  // Drops the current work, which did not happen.
   void cancel(Lane lane);
 
-  // When the lane's last work ended, or, while it has some, began.
+  // When the lane's last work ended; or when its current work began, if it has some.
   Time reached(Lane lane) const;
 
  private:
   struct State {
     bool is_busy = false;
-    bool is_done = false;  // its work, by modelled time; its thread has not come for it yet
+    bool is_done = false;  // its work is done in modelled time; its thread has not come for it yet
     Time begin{};
-    Time at{};        // until when `left` is true. While both lanes work, the same for both
+    Time at{};        // until when `left` is valid; the same for both while both lanes work
     double left = 0;  // nanoseconds that the work still takes alone
-    Time end{};       // of the last work; of the current one, where it is done
+    Time end{};       // of the last work; of the current one if it is done
   };
 
   State& state(Lane lane) { return states_[static_cast<std::size_t>(lane)]; }
@@ -63,7 +63,7 @@ class DeviceLanes {
   double speed(const State& state) const;  // while both work
   // The lane works alone until then.
   void advance_alone(State& state, Time until);
-  // When the work of `state` is done, if nothing else begins.
+  // When the work of `state` is done if nothing else begins.
   Time end_of(const State& state, const State& beside) const;
   void complete(State& state, State& beside, Time end);
 

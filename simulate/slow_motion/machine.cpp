@@ -65,7 +65,7 @@ std::int64_t nanoseconds(Time time) {
   return time.count();
 }
 
-// The events of a device's stream tell how far the device has come (runtime/device_span.h).
+// A device's stream events tell how far the device has come (runtime/device_span.h).
 class StageClock final : public runtime::ModelledClock {
  public:
   std::int64_t reached_ns(Device device) const override {
@@ -83,7 +83,7 @@ struct Machine::Device {
   const double slowness;
   const int track;  // of its spans
 
-  mutable std::mutex mutex;  // guards what follows
+  mutable std::mutex mutex;  // guards the members below
   Time held_back{};          // no kernel begins before
   Time waited_until{};       // a collective was done then
   DeviceState state;
@@ -141,7 +141,7 @@ Machine::Delivery Machine::deliver(int from, int to, Time ready, std::size_t num
   return {sent, sent + scaled(latency)};
 }
 
-// A copy follows what its source's stream held before it, too.
+// A copy also follows the earlier work of its source's stream.
 Time Machine::source_ready(const Written& source) const {
   return std::max(source.time, device(source.device).lanes.reached(Lane::compute));
 }
@@ -169,8 +169,8 @@ void Machine::run(int index, const Kernel& kernel, const std::function<void()>& 
   const auto number =
       static_cast<std::int64_t>(num_kernels_.fetch_add(1, std::memory_order_relaxed));
   Device& mine = device(index);
-  // The lane is the device's stream, which waits for what it needs. Copies follow each other
-  // without waiting for the links' latency.
+  // The lane is the device's stream, which waits for its inputs. Copies follow each other without
+  // waiting for the links' latency.
   const Time reached = mine.lanes.reached(Lane::compute);
   Time ready = reached;
   {

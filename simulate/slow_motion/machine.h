@@ -1,20 +1,19 @@
 // A machine that is acted out in slow motion: devices of the CPU take the places of a topology's
-// GPUs. What they compute and send, they compute and send for real; but each kernel is over, and
-// each message arrives, only when it would have been on that machine, times a factor. So the
-// engine's own threads, buckets, hooks and plans show what they would do there, and a person can
-// watch.
+// GPUs. They compute and send everything for real, but each kernel ends, and each message arrives,
+// only when it would have on that machine, times a factor. So the engine's own threads, buckets,
+// hooks and plans show what they would do there, and a person can watch.
 //
-// Two decorators drive it, and the engine knows neither: paced_backend.h says what a kernel reads,
-// writes and costs, and acted_link.h what a message does.
+// Two decorators drive it, and the engine knows neither: paced_backend.h gives a kernel's inputs,
+// outputs and cost, and acted_link.h a message's.
 //
-// When work begins follows from what it needs, not from when its thread comes to it: a kernel, once
-// its device has done the one before and the memory that it reads has been written (MemoryTimes); a
-// message, once its data has. Threads that are a little late therefore cost nothing, and the
-// figures are those of the modelled machine while the cores that are there keep up (kLate).
+// Work begins when its inputs are there, not when its thread comes to it: a kernel, once its device
+// has done the one before and the memory that it reads has been written (MemoryTimes); a message,
+// once its data has. So threads that are a little late cost nothing, and the figures are the
+// modelled machine's as long as the real cores keep up (kLate).
 //
-// A topology has a price for everything, the same for the predictor (simulate/predict):
+// A topology has a price for everything, the same as for the predictor (simulate/predict):
 //   kernels     predict/kernel_cost.h; devices of one kind differ (predict::device_slowness)
-//   messages    over the links between two devices, shared with all others on their way
+//   messages    over the links between two devices, shared with all others on their route
 //   overlap     predict::DeviceProfile::overlap() (DeviceLanes)
 // A topology without figures for a GPU's own copies charges none: a batch is there when it is
 // needed.
@@ -59,9 +58,8 @@ struct Written {
 };
 
 // Which device wrote a block of memory last, and when that would have been done on the machine that
-// is acted out. What a kernel or a message reads is what it has to wait for; so nobody else, in
-// particular no host thread that waits for another, need be known. Any thread may use it at any
-// time.
+// is acted out. A kernel or a message waits for the memory that it reads, and for nothing else:
+// host threads that wait for each other need not be known. Any thread may use it at any time.
 class MemoryTimes {
  public:
   void write(const Memory& memory, const Written& written);
@@ -75,20 +73,19 @@ class MemoryTimes {
   };
   using Blocks = std::map<std::uintptr_t, Block>;  // by where they begin; disjoint
 
-  // The first block that ends behind `begin`.
+  // The first block that ends after `begin`.
   Blocks::const_iterator first_behind(std::uintptr_t begin) const;
 
   mutable std::mutex mutex_;
   Blocks blocks_;
 };
 
-// Spans name a device by its own number, or by its place among those that take part, which is
-// the rank that it belongs to.
+// Spans name a device by its own number, or by its place among the participants, which is its rank.
 enum class Tracks { devices, ranks };
 
 struct MachineOptions {
   predict::Topology topology;
-  // Devices cpu:i that take part, of which each stands for GPU i of the topology.
+  // The devices cpu:i that take part; each stands for GPU i of the topology.
   std::vector<int> devices;
   Tracks tracks = Tracks::ranks;
   double factor = 1;  // how many times slower than the modelled machine
@@ -96,20 +93,20 @@ struct MachineOptions {
   Time patience = std::chrono::milliseconds(2);  // DeviceLanes::Options
 };
 
-// The name of the spans of a device whose thread came so late that its kernel was put off: the
-// cores that are there could not keep up.
+// The name of a device's spans whose thread came so late that its kernel was delayed: the real
+// cores could not keep up.
 inline constexpr const char* kLate = "late";
 
-// Acted devices record these beside the phases of a step: spans of theirs that are kernels, and
+// Acted devices record these in addition to the phases of a step: their spans that are kernels, and
 // those named kLate. All other spans are the host's.
 bool is_kernel(const trace::Span& span);
 bool is_late(const trace::Span& span);
 
-// One kernel: what it takes on the modelled device, where it runs alone.
+// One kernel, with the time that it takes alone on the modelled device.
 struct Kernel {
-  const char* name = "";  // lives as long as the program
+  const char* name = "";  // must outlive the program
   double seconds = 0;
-  // A copy from another device's memory is a message and nothing else.
+  // A copy from another device's memory is only a message.
   enum class Kind { computes, copies } kind = Kind::computes;
   std::span<const Memory> reads = {};
   std::span<const Memory> writes = {};
@@ -117,7 +114,7 @@ struct Kernel {
 
 class Machine {
  public:
-  // Throws Error{Usage} for a device that the topology does not have.
+  // Throws Error{Usage} for a device that the topology lacks.
   explicit Machine(const MachineOptions& options);
   ~Machine();
 
@@ -125,16 +122,16 @@ class Machine {
   double factor() const { return options_.factor; }
   const std::vector<int>& devices() const { return options_.devices; }
 
-  // Runs the real kernel and returns when the modelled one would be done. What it reads of memory
-  // that another device wrote last travels here first. Inside a collective (Collective) its time is
-  // not charged: who sends says what it costs. A device that takes no part is the host, which is as
-  // fast as it is.
+  // Runs the real kernel and returns when the modelled one would be done. If it reads memory that
+  // another device wrote last, that memory is first sent here. Inside a collective (Collective) its
+  // time is not charged, because the sender charges the cost. A device that takes no part is the
+  // host, which is not slowed down.
   void run(int device, const Kernel& kernel, const std::function<void()>& real);
   // The memory was written at no cost: a batch that was loaded.
   void give(int device, const Memory& memory);
 
   // --- for messages between devices ---
-  // The device offers memory to others as soon as it has done what it was given so far.
+  // The device offers memory to others as soon as it has done its work so far.
   void offer(int device, const Memory& memory);
   Time origin() const { return origin_; }
   Time written(const Memory& memory) const;
@@ -142,21 +139,21 @@ class Machine {
     Time sent{};     // its last byte has passed the slowest link
     Time arrives{};  // a latency later
   };
-  // Sends a message that may leave at `ready`. It takes its place on the links, for so many times
-  // as long as they charge.
+  // Sends a message that may leave at `ready`. It occupies the links, for times_as_long times their
+  // charge.
   Delivery deliver(int from, int to, Time ready, std::size_t num_bytes, double times_as_long = 1);
-  // When the device's communication lane has nothing more to do.
+  // When the device's communication lane has no more work.
   Time communicated(int device) const;
-  // A piece of a collective keeps the device's communication lane from `begin` on for `alone`.
+  // A piece of a collective occupies the device's communication lane from `begin` on for `alone`.
   // Sleeps until it is done, and returns when that is.
   Time communicate(int device, Time begin, Time alone);
-  // The collective's result, in memory or, where nobody knows in which, for whatever is computed
-  // next.
+  // The collective's result is in memory; if it is not known in which, everything computed next
+  // waits for it.
   void finish_collective(int device, const Memory& result, Time end);
   // A modelled length of time, times the factor.
   Time scaled(double seconds) const { return runtime::from_seconds(seconds * options_.factor); }
 
-  // Tells if the calling thread is inside a collective, and how many bytes its kernels added to
+  // Marks the calling thread as inside a collective, and counts how many bytes its kernels added to
   // others there since the last take_added_bytes().
   struct Collective {
     static void enter();
@@ -168,18 +165,18 @@ class Machine {
   void set_communication(int device, const char* name);
 
   // --- how it went ---
-  // When the device has done all that it was given, as far as its host knows.
+  // When the device has done all its work so far, as far as its host knows.
   Time reached(int device) const;
-  // The same, or now, where that is so long ago that the device must be idle.
+  // The same, or now if that is so long ago that the device must be idle.
   Time stream_time(int device) const;
-  // When the last device has.
+  // When the last device has done all its work.
   Time end() const;
   std::size_t num_kernels() const { return num_kernels_.load(std::memory_order_relaxed); }
 
   // A device's current activity, for a person who watches.
   struct DeviceState {
-    const char* kernel = nullptr;         // now, or nullptr
-    const char* communication = nullptr;  // now, or nullptr
+    const char* kernel = nullptr;         // the current one, or nullptr
+    const char* communication = nullptr;  // the current one, or nullptr
     double busy_seconds = 0;              // of modelled time, in kernels
   };
   std::vector<DeviceState> device_states() const;  // in the order of options.devices
@@ -205,9 +202,9 @@ class Machine {
   struct Inputs {
     Delivery delivery;
     std::size_t num_bytes = 0;      // of messages
-    bool is_of_collective = false;  // what arrives last
+    bool is_of_collective = false;  // the input that arrives last
   };
-  // Sends what the kernel reads of other devices' memory.
+  // Sends the kernel the memory that it reads from other devices.
   Inputs fetch_inputs(int device, Time ready, std::span<const Memory> reads);
 
   const MachineOptions options_;
@@ -216,7 +213,7 @@ class Machine {
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<int> places_;  // of cpu:i in devices_, or -1
 
-  mutable std::mutex network_mutex_;  // guards what follows
+  mutable std::mutex network_mutex_;  // guards the members below
   predict::Network network_;
   std::vector<comm::Port> hops_;
   std::vector<double> bytes_by_hop_;
@@ -234,7 +231,7 @@ inline Machine* machine() {
 }
 
 // Puts a machine on stage for a scope: from now on CPU devices are paced. Groups of ranks made
-// meanwhile take their options from with_acted_links() (acted_link.h). REQUIRES: nothing runs on
+// meanwhile take their options from with_acted_links() (acted_link.h). REQUIRES: no work runs on
 // them meanwhile, and no other machine is on stage.
 class OnStage {
  public:

@@ -14,7 +14,8 @@ Memory memory(const ConstTensorView& view) {
   return {view.data, view.num_bytes()};
 }
 
-// From its first to its last element; of a part of the columns, with what lies between.
+// The view's memory from its first to its last element; for some of the columns, with everything in
+// between.
 Memory memory(const ConstMatrixView& view) {
   if (view.data == nullptr || view.num_elements() == 0) return {};
   const std::size_t last =
@@ -40,7 +41,7 @@ const predict::DeviceProfile& profile() {
   return machine()->topology().device;
 }
 
-// How many times as long a kernel of so many bytes takes while all devices are at work.
+// How many times as long a kernel of so many bytes takes while all devices work.
 double traffic_beside(double num_bytes) {
   return predict::traffic_beside(profile(), machine()->devices().size(), num_bytes);
 }
@@ -59,7 +60,7 @@ bool is_heard(Stream& stream, const KernelSizes& kernel, const Real& real) {
   return true;
 }
 
-// A kernel that is as long as so many bytes of memory take.
+// A kernel that takes as long as so many bytes of memory traffic.
 template <typename Real>
 void pace_bytes(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
                 double bytes, const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
@@ -90,7 +91,7 @@ predict::LayerShape layer_of(const Windows& windows, const ConstTensorView& imag
   return layer;
 }
 
-// A kernel that computes for seconds(), which is asked where there is a machine.
+// A kernel that computes for seconds(), which is called if there is a machine.
 template <typename Seconds, typename Real>
 void pace_seconds(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
                   const Seconds& seconds, const Real& real) {
@@ -123,7 +124,7 @@ void pace_layer(Stream& stream, const char* name, const Memories& reads, const M
       stream, name, reads, writes, [&] { return call.times * alone * beside; }, real);
 }
 
-// Time of a loss over rows of classes: as measured, or as long as its memory takes.
+// The time of a loss over rows of classes: as measured, or as long as its memory traffic.
 double loss_seconds(const ConstMatrixView& logits, const Memories& reads, const Memories& writes,
                     double predict::LossSeconds::*direction) {
   if (!profile().measured) return predict::traffic_seconds(profile(), num_bytes(reads, writes));
@@ -132,8 +133,8 @@ double loss_seconds(const ConstMatrixView& logits, const Memories& reads, const 
   return seconds.*direction * traffic_beside(num_bytes(reads, writes));
 }
 
-// Labels and row numbers are part of a batch, which is there when it is needed. A single number, a
-// loss say, is for the host, which does not keep a GPU waiting for it.
+// Labels and row numbers belong to a batch, which is there when it is needed. A single number, such
+// as a loss, is for the host, and does not keep a GPU waiting.
 bool is_free(const TensorView& to) {
   return to.dtype == DType::int64 || to.num_elements <= 1;
 }
@@ -208,7 +209,7 @@ void PacedBackend::activation_forward(Stream& stream, Activation activation, Con
        [&] { inner_.activation_forward(stream, activation, x, y); });
 }
 
-// The predictor counts an activation's gradient with the layer's products.
+// The predictor counts an activation's gradient as part of the layer's products.
 void PacedBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
                                        ConstTensorView grad_y, TensorView grad_x) {
   pace_seconds(
@@ -276,7 +277,7 @@ std::size_t PacedBackend::conv_scratch(const Windows& windows) const {
   return inner_.conv_scratch(windows);
 }
 
-// A convolution is acted as the layer over its patches, which the products of a GPU's library read
+// A convolution is acted as the layer over its patches, because a GPU library's products read them
 // from the images too.
 void PacedBackend::conv_forward(Stream& stream, const ConvForward& call) {
   pace_layer(stream, "conv", {memory(call.x), memory(call.weight), memory(call.bias)},
@@ -312,7 +313,7 @@ void PacedBackend::transpose(Stream& stream, ConstMatrixView x, TensorView y) {
 
 void PacedBackend::embedding_forward(Stream& stream, ConstTensorView tokens, ConstMatrixView weight,
                                      ConstMatrixView positions, MatrixView y) {
-  // Of the weight it reads as much as it writes.
+  // It reads as much of the weight as it writes.
   const Memories writes{memory(y)};
   pace_bytes(stream, "embedding", {memory(tokens), memory(weight), memory(positions)}, writes,
              2 * num_bytes({}, writes),
@@ -329,7 +330,7 @@ void PacedBackend::embedding_backward(Stream& stream, ConstTensorView tokens,
 
 namespace {
 
-// Two products of every query with the keys that it sees: half of all.
+// Two products of every query with the keys that it sees: half of all keys.
 predict::LayerShape products_of(const AttentionShape& shape, DType dtype) {
   return {static_cast<double>(shape.batch * shape.length), static_cast<double>(shape.length),
           static_cast<double>(shape.channels()), size_of(dtype)};

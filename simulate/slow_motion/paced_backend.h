@@ -1,8 +1,8 @@
-// Slow motion's half of the seam to a device: every kernel runs as another backend runs it, and is
-// over when it would have been on the device that is acted out (machine.h). What it costs there
-// stands in simulate/predict/kernel_cost.h. Results are the other backend's.
+// A backend for slow motion: another backend runs every kernel, and the kernel ends when it would
+// have ended on the device that is acted out (machine.h), at the cost of
+// simulate/predict/kernel_cost.h. Results are the other backend's.
 //
-// What a kernel does, whatever the device, it can also tell a listener, which acts nothing out.
+// Without acting anything out, it can also report the kernels of any device to a listener.
 #pragma once
 
 #include <atomic>
@@ -15,11 +15,11 @@
 
 namespace lockstep::slow_motion {
 
-using namespace kernels;  // the seam's types
+using namespace kernels;  // the interface's types
 
 class PacedBackend final : public Backend {
  public:
-  // inner outlives this. REQUIRES: while it is used, a machine is on stage (machine()).
+  // inner must outlive this. REQUIRES: while it is used, a machine is on stage (machine()).
   explicit PacedBackend(Backend& inner) : inner_(inner) {}
 
 #include "kernels/backend_overrides.inc"
@@ -33,7 +33,8 @@ struct KernelSizes {
   std::span<const Memory> reads;
   std::span<const Memory> writes;
   std::optional<predict::LayerShape> product = {};  // of a layer
-  // Of any other kernel; 0 where the predictor counts it with another, as an activation's gradient.
+  // Traffic of any other kernel; 0 if the predictor counts it with another one, as an activation's
+  // gradient.
   double traffic_bytes = 0;
   std::size_t scratch_bytes = 0;  // of patches
 };
@@ -41,7 +42,7 @@ struct KernelSizes {
 class KernelListener {
  public:
   virtual ~KernelListener() = default;
-  // The kernel has been issued to the stream.
+  // Called after the kernel has been issued to the stream.
   virtual void on_kernel(Stream& stream, const KernelSizes& kernel) = 0;
 };
 
@@ -49,7 +50,7 @@ namespace detail {
 inline std::atomic<KernelListener*> listener{nullptr};
 }
 
-// Tells a listener, for a scope, of the kernels of a device type, which run as ever.
+// For a scope, tells a listener of the kernels of a device type, which run as usual.
 // REQUIRES: as kernels::set_backend(), and that no machine is on stage.
 class Listening {
  public:
