@@ -1,4 +1,4 @@
-# Which GPU architectures a build compiles for. No CUDA compiler is needed to ask.
+# Chooses the GPU architectures that a build compiles for, without a CUDA compiler.
 
 # lockstep_find_gpus(found): the compute capabilities of this machine's GPUs without the dot, as 75;86;
 # "unknown" where there is a GPU that nobody describes; empty where there is none. Asks nvidia-smi, also

@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 set(private_folder ${CMAKE_INSTALL_LIBDIR}/lockstep)  # shared libraries, tutorials
 
-# What tools and tutorials share among themselves stays here.
+# Libraries that only tools and tutorials share are not installed.
 get_property(all_libraries GLOBAL PROPERTY LOCKSTEP_LIBRARIES)
 set(libraries "")
 foreach(library IN LISTS all_libraries)
@@ -16,8 +16,8 @@ foreach(library IN LISTS all_libraries)
   endif()
 endforeach()
 
-# MPI would be asked of everybody's machine, so it is a part that a consumer names:
-# find_package(lockstep REQUIRED COMPONENTS mpi), target lockstep::mpi.
+# MPI would be needed on every consumer's machine, so it is a part that a consumer asks for: find_package(lockstep
+# REQUIRED COMPONENTS mpi), target lockstep::mpi.
 set(mpi_library "")
 if(LOCKSTEP_HAVE_MPI)
   set(mpi_library lockstep_mpi)

@@ -10,8 +10,8 @@ endif()
 if(LOCKSTEP_MPI STREQUAL "OFF" OR (LOCKSTEP_MPI STREQUAL "AUTO" AND LOCKSTEP_SANITIZE))
   return()
 endif()
-# Where MPI's programs are installed without its headers, its compiler wrapper names a folder that is not there,
-# and FindMPI stops the configuration.
+# If MPI's programs are installed without its headers, its compiler wrapper names a missing folder, and FindMPI stops
+# the configuration.
 set(MPI_CXX_SKIP_MPICXX ON)  # the C interface, in a C++ program
 find_program(LOCKSTEP_MPI_WRAPPER NAMES mpicxx mpic++ HINTS ENV MPI_HOME PATH_SUFFIXES bin)
 mark_as_advanced(LOCKSTEP_MPI_WRAPPER)

@@ -1,7 +1,6 @@
-# What `cpack` makes of a build: a .deb, whose libraries are dependencies that dpkg-shlibdeps finds, and a
-# .tar.gz that brings libfmt, libcrypto and libz along and so runs wherever glibc and libstdc++ are as new as
-# where it was built. scripts/package.sh makes both from the preset `package`, whose CPU kernels run on any
-# machine of the architecture.
+# Makes `cpack` pack a build as a .deb, whose libraries are dependencies that dpkg-shlibdeps finds, and as a .tar.gz
+# that contains libfmt, libcrypto and libz and so runs wherever glibc and libstdc++ are as new as where it was built.
+# scripts/package.sh makes both from the preset `package`, whose CPU kernels run on any machine of the architecture.
 
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
@@ -43,7 +42,7 @@ set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_LIST_DIR}/LockstepPackageKinds.cma
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# What a program of one's own is built with.
+# Packages with which users build their own programs.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++ (>= 4:12) | clang-16, bubblewrap, cmake, ninja-build, libfmt-dev, zlib1g-dev")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "training engine to understand and measure data-parallel training")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION

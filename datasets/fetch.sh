@@ -91,7 +91,7 @@ fetch() {
     return
   fi
   partial=$folder/$2.partial
-  # What an earlier try left is continued; if that does not lead to the right file, start once more.
+  # Continues an earlier download; if that does not give the right file, starts again once.
   if [ -s "$partial" ] && ! is_whole "$partial" "$1"; then
     download_or_fail "$url/$2" "$partial"
     if ! is_whole "$partial" "$1"; then rm -f "$partial"; fi

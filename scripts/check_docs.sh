@@ -26,7 +26,7 @@
 #   <!-- first: COMMAND -->              run before the block, for what the page takes to be there
 #
 # In `code` between the blocks, subcommands and flags of lockstep, and files of the project, must be there.
-# What a page names and not every machine has (torchrun, mpirun, srun, ...) is not run where it is not installed.
+# Programs that a page names but not every machine has (torchrun, mpirun, srun, ...) only run where they are installed.
 # A command may only exit with 0, so a line that shows an error ends in `; echo "exit code $?"`. Prints a line
 # for each command, then those that were not run with their reasons. Exits 1 if one failed, printed something
 # else, or if a block is neither commands nor output nor marked.

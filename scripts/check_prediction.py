@@ -36,7 +36,7 @@ LARGE_BYTES = 16_000_000_000  # of an all-reduce whose row gives a bandwidth alo
 SCALING_COLUMNS = ["set", "hardware", "interconnect", "model", "strategy", "batch_per_gpu", "gpus", "value", "unit"]
 ALL_REDUCE_COLUMNS = ["hardware", "interconnect", "algorithm", "gpus", "bytes", "value", "unit"]
 MODEL_COLUMNS = ["model", "parameters", "gradient_MB", "forward_GFLOP_per_sample"]
-# What tables call the strategies of `lockstep predict`.
+# The tables' names for the strategies of `lockstep predict`.
 STRATEGIES = {
     "parameter_server": "cpu_parameter_server",
     "distributed_parameter_server": "cpu_parameter_server",
@@ -48,7 +48,7 @@ STRATEGIES = {
 }  # fmt: skip
 # Nets whose layers the program knows under this name.
 KNOWN_SHAPES = {"alexnet": "alexnet", "vgg": "vgg16", "vgg16": "vgg16", "lenet": "lenet"}
-# What a value counts, and in which unit: samples a second, seconds of a step or of epochs, or of some whole work.
+# The kind and unit of a value: samples a second, seconds of a step or of epochs, or of some whole work.
 UNITS = {
     "images_per_second": ("rate", 1),
     "samples_per_second": ("rate", 1),
@@ -374,7 +374,7 @@ def predict_all_reduces(table, program, folder):
     ]
 
 
-# What is printed: at most 80 columns.
+# Prints at most 80 columns.
 
 
 def percent(error, sign="+"):

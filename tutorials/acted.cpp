@@ -65,7 +65,7 @@ struct StepLength {
   double modelled = 0;
 };
 
-// The last of a few steps that nobody paces.
+// The last of a few unpaced steps.
 StepLength rehearse(const predict::Topology& topology, const ActedTraining& training) {
   slow_motion::MachineOptions options = machine_options(topology, training);
   options.pace = slow_motion::Pace::none;
@@ -86,7 +86,7 @@ std::int64_t length(const trace::Span& span) {
   return span.end_ns - span.begin_ns;
 }
 
-// The first step takes memory and settles DDP's buckets.
+// The very first step is left out: it takes memory and settles DDP's buckets.
 trace::Span median_step(const std::vector<trace::Span>& spans) {
   std::vector<trace::Span> steps;
   for (const trace::Span& span : spans) {

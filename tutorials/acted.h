@@ -19,14 +19,14 @@ namespace lockstep::tutorial {
 predict::PredictedStep predict_training(const predict::Topology& topology,
                                         const Training& training);
 
-// How it went. Every time is of the acted machine.
+// How the training went. Every time is that of the acted machine.
 struct ActedSteps {
   trace::Span step;                // the median one of the first device, without the very first
   double step_seconds = 0;         // its length
   std::vector<double> busy;        // fraction of it in which each device ran kernels
   double busy_fraction = 0;        // the median device's
   double put_off = 0;              // fraction in which kernels waited for this machine's cores
-  double factor = 1;               // how many times slower than there it happened
+  double factor = 1;               // how many times slower it ran here
   trace::StepBreakdown breakdown;  // the first device's
   trace::Recording recording;
   std::vector<Tensor> weights;  // the first device's, after the last step
@@ -36,8 +36,8 @@ struct ActedSteps {
 // Repeats the steps at half the speed if the cores could not keep up.
 ActedSteps act_out(const predict::Topology& topology, const Training& training, int num_steps);
 
-// The same for any other training by the devices cpu:0 ... cpu:num_devices - 1, as train() is. Its
-// steps are those of record_step().
+// The same for any other training by the devices cpu:0 ... cpu:num_devices - 1, in the form of
+// train(). record_step() marks its steps.
 struct ActedTraining {
   int num_devices = 1;
   std::vector<Tensor> inputs;  // which are on their devices when they are needed

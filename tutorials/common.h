@@ -1,7 +1,7 @@
-// Shared by all tutorials, and the topic of none: flags, question and answer, headings, checks. No
+// Shared by all tutorials, but not their subject: flags, question and answer, headings, checks. No
 // printed line is longer than 100 columns.
 //
-// Everything else stands in the tutorial itself, on the engine's public headers.
+// Everything else is in the tutorial itself, which uses the engine's public headers.
 #pragma once
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ struct Options {
 
 using Body = std::function<void(const Options&)>;
 
-// A tutorial's own flags, such as "--batch". A value is the default, which --help states; a flag
+// A tutorial's own flags, such as "--batch". The value is the default, which --help shows; a flag
 // must keep it within the bounds.
 class Flags {
  public:
@@ -57,12 +57,12 @@ class Flags {
   CLI::App& app_;
 };
 
-// A tutorial beside its body.
+// A tutorial's properties, except its body.
 struct Setup {
   int num_devices = 1;
   // Registers flags of its own; one of them may say Options::num_devices.
   std::function<void(Flags&, Options&)> add_flags = {};
-  // cpu: the tutorial acts other devices out. --device says so.
+  // cpu: the tutorial acts other devices out, and --device says so.
   enum class Hardware { any, cpu } hardware = Hardware::any;
 };
 
@@ -76,14 +76,14 @@ struct Setup {
 int run_main(int argc, char** argv, std::string_view question, const Body& body,
              const Setup& setup = {});
 
-// Flags to give next to this program, such as "--devices 8", and what one will see.
+// Flags to give to this program, such as "--devices 8", and what they show.
 struct Variation {
   std::string flags;
   std::string shows;
 };
 
-// The end of a tutorial: "Answer: ..." in two or three lines, with figures just measured, and
-// "Now try:" with commands to run next, as this program was started: by its name, or by
+// The end of a tutorial: "Answer: ..." in two or three lines, with figures just measured, and "Now
+// try:" with commands to run next, in the way in which this program was started: by its name, or by
 // `lockstep learn`.
 void answer(std::string_view text, const std::vector<Variation>& variations);
 
@@ -121,8 +121,8 @@ void synchronize(Device device);
 // Seconds of the fastest of several calls: the one that other programs disturbed least.
 double fastest_seconds(int num_calls, const std::function<void()>& work);
 
-// Says so where devices share a GPU, or their threads (so many for each) share fewer CPU cores:
-// then times show overhead, not speed-up. Returns whether they do.
+// Says so if devices share a GPU, or if their threads (so many for each) share fewer CPU cores:
+// then times show overhead, not speed-up. Returns true if they do.
 bool note_sharing(const std::vector<Device>& devices, int threads_per_device = 1);
 
 // "── Step 3: sum the gradients ──" between two empty lines.
@@ -130,8 +130,8 @@ void step(int number, std::string_view title);
 
 // Prints "check: claim ... ok". Throws Error{Numeric} if it does not hold.
 void check(std::string_view claim, bool holds);
-// The same for a claim about times, which only a machine with cores to spare can show: where it
-// does not hold, this says so and goes on.
+// The same for a claim about times, which only a machine with free cores can show: if it does not
+// hold, this says so and goes on.
 void check_times(std::string_view claim, bool holds);
 // "check: claim: largest difference 3e-08, tolerance 1e-05 ... ok". A NaN does not pass.
 void check_close(std::string_view claim, double largest_difference, double tolerance);
@@ -143,9 +143,9 @@ std::string expect_error(const std::function<void()>& action);
 std::string show_error(const std::function<void()>& action);
 
 // The largest |a - b| over all elements; the tensors may be on different devices.
-// Throws Error{Shape} when their shapes differ.
+// Throws Error{Shape} if their shapes differ.
 double max_abs_difference(const Tensor& a, const Tensor& b);
-// The same over pairs of tensors. Throws Error{Shape} when there are not equally many.
+// The same over pairs of tensors. Throws Error{Shape} if there are not equally many.
 double max_abs_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
 // The same over all parameters of two models.
 double max_abs_difference(const nn::Module& a, const nn::Module& b);

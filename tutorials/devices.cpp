@@ -22,7 +22,7 @@ std::string spread_over_gpus(std::size_t num_devices, std::size_t num_gpus) {
   return text;
 }
 
-// Without a word to the GPU, which ranks may use that this program has yet to start.
+// Asks the GPU nothing, because ranks that this program has yet to start may use it.
 int gpu_of(Device device) {
   return runtime::logical_gpus().at(static_cast<std::size_t>(device.index));
 }

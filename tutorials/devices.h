@@ -1,5 +1,5 @@
-// The devices that a tutorial uses, as its flags say, and the line that names them. common.h has
-// what a tutorial itself asks for.
+// The devices that a tutorial uses, by its flags, and the line that names them. A tutorial itself
+// only needs common.h.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace lockstep::tutorial {
 // device: auto, cpu or cuda. Throws Error{Device} for cuda without a GPU.
 DeviceType resolve_device_type(const std::string& device);
 
-// Makes logical devices of the GPUs: as virtual_devices says; else, where there are fewer than
+// Makes logical devices of the GPUs: those of virtual_devices; else, if there are fewer than
 // options.num_devices, as many as needed. Throws Error{Usage} for virtual_devices on the CPU.
 void declare_devices(const Options& options, const std::string& virtual_devices);
 

@@ -8,14 +8,14 @@
 
 namespace lockstep::tutorial {
 
-// The length of the median step: the width of a picture that shows it all.
+// The length of the median step, which is the width of a picture that shows it all.
 std::int64_t length_ns(const ActedSteps& acted);
 
 // One device's kernels: f forward, b backward, + a gradient added to another, u the optimizer's
-// update. width_ns: what the whole row stands for.
+// update. width_ns: the time that the whole row shows.
 std::string draw_kernels(const ActedSteps& acted, int device, std::int64_t width_ns);
 
-// Its all-reduces, numbered 1, 2, ... in the order in which they began; 9 also for later ones.
+// Its all-reduces, numbered 1, 2, ... in the order in which they began; all later ones are 9.
 std::string draw_all_reduces(const ActedSteps& acted, int device, std::int64_t width_ns);
 
 // Microseconds above the rows, which begin `indent` columns to the right.

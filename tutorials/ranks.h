@@ -19,11 +19,11 @@ bool is_rank();
 // This process's membership in its job, and its connection to the other ranks.
 class RankProcess {
  public:
-  // tensors: where those of the rank are. Between processes only memory of the CPU moves, so CUDA
-  // tensors are carried through it, blocking (comm/communicator.h): right on any GPU, shared
-  // or not. `lockstep train` uses NCCL where each rank has a GPU of its own.
-  // link: modelled, between hosts where there are several (comm/link.h).
-  // Throws what join_job and make_process_group throw.
+  // tensors: the device type of the rank's tensors. Only CPU memory moves between processes, so
+  // CUDA tensors go through it, in blocking calls (comm/communicator.h): right on any GPU, shared
+  // or not. `lockstep train` uses NCCL if each rank has a GPU of its own.
+  // link: modelled, between hosts if there are several (comm/link.h).
+  // Throws the errors of join_job and make_process_group.
   explicit RankProcess(DeviceType tensors = DeviceType::cpu,
                        std::optional<comm::LinkSpec> link = {});
 
@@ -32,7 +32,7 @@ class RankProcess {
   int world_size() const { return environment().world_size; }
   // "started by lockstep run", "started by hand".
   std::string start() const;
-  // Which host this rank is on, or plays that it is on (run_as_hosts).
+  // The host that this rank is on, or plays to be on (run_as_hosts).
   int host() const;
   comm::Communicator& group() { return *group_; }
 
@@ -41,8 +41,8 @@ class RankProcess {
   std::unique_ptr<comm::Communicator> group_;
 };
 
-// A device for each rank of this machine, of which one is this process's own. A process that was
-// started alone keeps the devices that it has.
+// A device for each rank of this machine; one of them is this process's own. A process that was
+// started alone keeps its devices.
 void count_rank_devices(Options& options);
 
 // The main() of a tutorial whose ranks are processes, as many as --ranks says (num_ranks) when it
@@ -52,8 +52,8 @@ int run_ranks_main(
     int argc, char** argv, std::string_view question, const Body& body, int num_ranks,
     const std::function<void(Flags&)>& add_flags = [](Flags&) {});
 
-// Figures that ranks measure and their starter, which prints the answer, wants to know. The starter
-// makes one of these before it starts them; a rank that was started otherwise tells nobody.
+// Figures that ranks measure and that their starter needs for the answer. The starter makes one of
+// these before it starts them; a rank without such a starter tells them to no process.
 class FiguresOfRanks {
  public:
   FiguresOfRanks();
@@ -63,7 +63,7 @@ class FiguresOfRanks {
 
   // By one rank, once.
   static void tell(const std::vector<double>& figures);
-  // Throws Error{State} when no rank told so many.
+  // Throws Error{State} if no rank told so many.
   std::vector<double> heard(std::size_t count) const;
 
  private:
@@ -76,12 +76,12 @@ std::vector<std::string> own_command(const std::vector<std::string>& more = {});
 // Does what `lockstep run --standalone --nproc-per-node num_ranks -- command` does. Returns the
 // exit code. REQUIRES: no other thread in this process.
 int run_as_ranks(int num_ranks, const std::vector<std::string>& command);
-// The same with options of one's own; the port and the token are filled in.
+// The same with your own options; the port and the token are filled in.
 int run_as_ranks(launch::LaunchOptions options);
 
-// This program as the ranks of several hosts, each with a launcher of its own; all are this host,
-// but the ranks act as if they were not: those of different hosts talk over TCP. Returns whether
-// all ended well.
+// Runs this program as the ranks of several hosts, each with a launcher of its own. All of them are
+// this host, but ranks of different hosts talk over TCP, as if they were not. Returns true if all
+// ended well.
 bool run_as_hosts(int num_hosts, int ranks_per_host);
 
 }  // namespace lockstep::tutorial

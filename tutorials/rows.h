@@ -15,7 +15,7 @@ struct Rows {
   Rows part(int begin, int end, Device device) const;
   Rows part(int begin, int end) const { return part(begin, end, x.device()); }
 
-  // The rows of one of num_ranks ranks, copied to its device; the first ranks get one row more when
+  // The rows of one of num_ranks ranks, copied to its device; the first ranks get one row more if
   // the rows cannot be cut evenly.
   Rows shard(int rank, int num_ranks, Device device) const;
 

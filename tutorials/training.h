@@ -1,5 +1,5 @@
-// A network's training steps by several devices of the CPU, for the tutorials that look at the
-// steps and not at the rows: random ones, the same in each step.
+// A network's training steps on several devices of the CPU, for the tutorials that look at steps
+// and not at rows: the rows are random, and the same in each step.
 #pragma once
 
 #include <functional>

@@ -69,7 +69,7 @@ def read_blocks(name, text):
             prose = COMMENT.sub("", gap).strip()
             block = Block(number + 1, match.group(3), [], read_directives(gap, f"{name}:{number}"))
             block.follows = bool(blocks) and not prose
-            # What speaks of a block stands just before it: only empty lines and comments between.
+            # A comment about a block stands just before it, with only empty lines and comments in between.
             if block.directives and COMMENT.sub("", gap[gap.index("<!--") :]).strip():
                 last = gap.rstrip().endswith("-->")
                 if not last:

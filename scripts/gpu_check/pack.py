@@ -10,7 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MAX_BYTES = 10 << 20
-# What a machine with CUDA's driver has: glibc and GCC's own libraries, which may be newer there, and the driver.
+# Libraries of any machine with CUDA's driver: glibc and GCC's own, which may be newer there, and the driver.
 SYSTEM_LIBRARIES = re.compile(
     r"(libc|libm|libpthread|libdl|librt|libresolv|libstdc\+\+|libgcc_s|libcuda|ld-linux.*|linux-vdso)\.so\b"
 )

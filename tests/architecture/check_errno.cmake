@@ -1,6 +1,6 @@
-# cmake -DROOT=FOLDER -P check_errno.cmake: fails where a call whose errno is told stands in the same expression.
+# cmake -DROOT=FOLDER -P check_errno.cmake: fails if one expression makes a call and reports its errno.
 # The arguments of a function are evaluated in any order, so `require(open(...) == 0, ..., strerror(errno))` says
-# "Success". The call belongs into a variable before.
+# "Success". Make the call first, and keep its result in a variable.
 file(GLOB_RECURSE sources ${ROOT}/engine/*.cpp ${ROOT}/tools/*.cpp ${ROOT}/kernels/*.cpp ${ROOT}/simulate/*.cpp ${ROOT}/datasets/*.cpp)
 if(NOT sources)
   message(FATAL_ERROR "[architecture] expected sources under ROOT=${ROOT}, found none")

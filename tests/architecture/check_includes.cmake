@@ -20,8 +20,8 @@ if(NOT folders)
   message(FATAL_ERROR "[architecture] expected a table of layers in TABLE=${TABLE}, found none")
 endif()
 
-# Where the headers of a device or a library may appear, as regular expressions over path and header.
-# tests/bench is a program of its own: the hand-written floor that the engine's speed is compared with.
+# The places where a device's or a library's headers may appear, as regular expressions over path and header.
+# tests/bench is a program of its own: the hand-written floor for the engine's speed.
 set(cuda_places "^((tests/)?(kernels/cuda/|engine/runtime/cuda/|engine/comm/nccl/)|tests/emulated_gpu/|tests/bench/)")
 set(cuda_headers "^(cuda|cublas|cudnn|curand|cusparse|cusolver|nccl|nvtx|nvml|cooperative_groups|cub/|thrust/|mma\\.h)")
 set(eigen_places "^(kernels/cpu/|tests/bench/)")

@@ -1,5 +1,5 @@
-// The floor: one training step of an MLP written straight in Eigen with OpenMP, no engine around
-// it. What the engine's step is measured against (scripts/check_targets.sh).
+// The floor: one training step of an MLP written directly in Eigen with OpenMP, without an engine.
+// The engine's step is compared with it (scripts/check_targets.sh).
 //
 //   eigen_floor 2 256 784 256 128 10    prints "threads batch median_us gflops"
 //

@@ -1,5 +1,5 @@
-// The floor of a training step on a GPU: the matrix products that an MLP's step cannot do without,
-// each by the fastest algorithm that cuBLASLt offers, with nothing around them.
+// The floor of a training step on a GPU: the matrix products that an MLP's step needs, each by the
+// fastest algorithm that cuBLASLt offers, and nothing else.
 //
 //   gpu_floor products highest|high BATCH SIZE SIZE...
 //       prints "products MICROSECONDS NUMBER": their sum, timed in chains of ten inside a CUDA

@@ -1,4 +1,4 @@
-// What the engine costs beside arithmetic, in nanoseconds, one per line:
+// Measures the engine's cost besides arithmetic, in nanoseconds, one per line:
 //   op           forward and backward of one operation on one number
 //   span_off     one trace span while nothing records
 //   spans        spans that one training step of mlp:784-256-128-10 opens
@@ -43,7 +43,7 @@ double measure_op() {
 
 double measure_span() {
   constexpr int kSpans = 100000;
-  // volatile: the loop must not be optimised away; its own cost is measured and taken off.
+  // volatile, so that the loop is not optimised away; its own cost is measured and subtracted.
   volatile int sink = 0;
   const double with = least_nanoseconds(kSpans, [&] {
     for (int i = 0; i < kSpans; ++i) {

@@ -1,4 +1,4 @@
-// What both step benchmarks take and print, so that their lines can be compared.
+// The arguments and the output of both step benchmarks, so that their lines can be compared.
 //
 //   PROGRAM [--json] [--steps N] THREADS BATCH SIZE...    sizes of the layers, input first
 #pragma once
@@ -16,7 +16,7 @@ struct StepBenchmark {
   int steps = 40;
   enum class Format { text, json } format = Format::text;
 
-  // Of one step: forward, both gradients of each layer, and no gradient of the input.
+  // Operations of one step: forward, both gradients of each layer, and no gradient of the input.
   double flops() const {
     double total = 0;
     for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {

@@ -1,4 +1,4 @@
-// Where downloaded data sets are, for the tests that read real files.
+// Finds downloaded data sets for the tests that read real files.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 namespace lockstep::datasets {
 
 // The folder in the environment variable LOCKSTEP_TEST_DATA, or ../shared/data beside the sources;
-// nothing when neither holds the data set.
+// nullopt if neither holds the data set.
 inline std::optional<std::filesystem::path> folder_with_real(const std::filesystem::path& name) {
   const char* from_environment = std::getenv("LOCKSTEP_TEST_DATA");
   const std::filesystem::path folder =

@@ -1,4 +1,4 @@
-// The published files of MNIST and Fashion-MNIST, where they are on this machine.
+// The published files of MNIST and Fashion-MNIST, if they are on this machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::string content_sha256(const std::filesystem::path& path) {
   return {digest.data(), count};
 }
 
-// Whether the images in folder are the published ones; the known facts hold for no others.
+// True if the images in folder are the published ones, because the known facts only hold for them.
 testing::AssertionResult are_published(const std::filesystem::path& folder,
                                        std::string_view train_sha256,
                                        std::string_view test_sha256) {

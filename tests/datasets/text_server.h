@@ -1,5 +1,4 @@
-// A server of HTTP on this host's loopback, all of whose files hold one text, for tests of what
-// downloads.
+// An HTTP server on this host's loopback whose files all hold one text, for tests of downloads.
 #pragma once
 
 #include <arpa/inet.h>
@@ -18,7 +17,7 @@
 
 namespace lockstep::datasets {
 
-// Whether a client may ask for the rest of a file ("Range: bytes=1000-").
+// served: a client may ask for the rest of a file ("Range: bytes=1000-").
 enum class Ranges { served, ignored };
 
 class TextServer {
@@ -48,7 +47,7 @@ class TextServer {
 
   std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
   std::size_t num_requests() const { return num_requests_; }
-  // Of the text, in all answers so far.
+  // Bytes of the text in all answers so far.
   std::size_t num_bytes_sent() const { return num_bytes_sent_; }
 
  private:

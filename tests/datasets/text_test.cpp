@@ -1,4 +1,4 @@
-// Texts: characters, token files, and what is wrong with them.
+// Texts: characters, token files, and errors in them.
 #include "datasets/text.h"
 
 #include <gmock/gmock.h>

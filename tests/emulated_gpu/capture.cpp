@@ -17,7 +17,7 @@ std::vector<std::shared_ptr<Capture>> ongoing_captures() {
   return result;
 }
 
-// Whether a potentially unsafe call breaks the capture, by the rules in the documentation of
+// True if a potentially unsafe call breaks the capture, by the rules in the documentation of
 // cudaThreadExchangeStreamCaptureMode: a relaxed thread may call anything; else the thread's own
 // captures forbid it unless they are relaxed; and a thread in mode global also respects the global
 // captures of others.

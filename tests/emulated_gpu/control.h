@@ -1,4 +1,4 @@
-// What a test can ask of the emulated GPUs beyond CUDA's API.
+// Requests that a test can make of the emulated GPUs beyond CUDA's API.
 //
 // Environment, read once: LOCKSTEP_EMULATED_GPUS (2), LOCKSTEP_EMULATED_MEMORY_MIB of each (4096),
 // LOCKSTEP_EMULATED_PEER_ACCESS=0 (GPUs cannot read each other's memory), LOCKSTEP_EMULATED_DRIVER:
@@ -13,22 +13,22 @@
 
 namespace emulated_gpu {
 
-// The next kernel launched on the stream does nothing but fail when its turn comes, as a kernel
-// that writes to a wrong address does: from then on its GPU answers every call with `error`.
+// Makes the next kernel launched on the stream fail when its turn comes, like a kernel that writes
+// to a wrong address: from then on its GPU answers every call with `error`.
 void fail_next_kernel(cudaStream_t stream, cudaError_t error = cudaErrorIllegalAddress);
 
-// GPUs that failed work again, the calling thread's last error is forgotten, and failures that were
-// asked for and have not come yet will not come.
+// Repairs GPUs that failed, forgets the calling thread's last error, and cancels requested failures
+// that have not happened yet.
 void clear_faults();
 
-// cudaMalloc answers cudaErrorMemoryAllocation for what goes beyond this many further bytes.
+// Makes cudaMalloc return cudaErrorMemoryAllocation once so many further bytes are used up.
 void fail_allocations_after(std::size_t num_bytes);
 
 // Device memory that is allocated now, on all GPUs.
 std::size_t num_allocated_bytes();
 
-// Says if some call made a context on the GPU: half a gigabyte on hardware. Any call makes one on
-// the thread's current GPU, which is GPU 0 until cudaSetDevice names another.
+// True if some call made a context on the GPU, which takes half a gigabyte on hardware. Any call
+// makes one on the thread's current GPU, which is GPU 0 until cudaSetDevice names another.
 bool has_context(int gpu);
 
 }  // namespace emulated_gpu

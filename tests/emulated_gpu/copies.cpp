@@ -13,7 +13,7 @@ namespace {
 
 enum class Place { gpu, pinned, pageable };
 
-// Where [pointer, pointer + num_bytes) is; nothing if it leaves an allocation.
+// The kind of memory at [pointer, pointer + num_bytes); nullopt if it leaves an allocation.
 std::optional<Place> place_of(const void* pointer, std::size_t num_bytes) {
   const auto found = find_allocation(pointer);
   if (!found) return Place::pageable;
@@ -22,7 +22,7 @@ std::optional<Place> place_of(const void* pointer, std::size_t num_bytes) {
   return found->allocation.kind == Allocation::Kind::device ? Place::gpu : Place::pinned;
 }
 
-// Whether what the call says about a pointer is true.
+// True if the call's statement about the pointers is correct.
 bool fits(cudaMemcpyKind kind, Place from, Place to) {
   const bool from_gpu = from == Place::gpu;
   const bool to_gpu = to == Place::gpu;

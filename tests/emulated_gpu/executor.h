@@ -7,9 +7,10 @@
 // Every other launch runs its blocks and threads in reverse order: an outcome that depends on the
 // order (a missing barrier, a sum by atomicAdd that should be deterministic) then changes.
 //
-// What would hang or be undefined on a GPU ends the program with a message that names the thread,
-// the block and the source line: a barrier that not all threads reach, or reach at different lines;
-// a warp intrinsic whose mask does not hold, or that reads a lane which does not take part.
+// Code that would hang or be undefined on a GPU ends the program with a message that names the
+// thread, the block and the source line: a barrier that not all threads reach, or reach at
+// different lines; a warp intrinsic whose mask does not hold, or that reads a lane which does not
+// take part.
 #pragma once
 
 #include <vector_types.h>

@@ -1,4 +1,4 @@
-// What launch_kernel (engine/runtime/cuda/launch_kernel.h) calls in place of CUDA.
+// The functions that launch_kernel (engine/runtime/cuda/launch_kernel.h) calls instead of CUDA.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -53,7 +53,7 @@ struct Capture {
   bool has_ended = false;
 };
 
-// Where a captured stream is: the nodes that its next one depends on.
+// The position of a captured stream: the nodes on which its next one depends.
 struct CapturePosition {
   std::shared_ptr<Capture> capture;
   std::vector<std::size_t> frontier;

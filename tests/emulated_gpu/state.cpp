@@ -98,7 +98,7 @@ bool is_fault_of_current_gpu(cudaError_t error) {
 cudaError_t CUDARTAPI cudaGetLastError() {
   const Hidden hidden;
   const cudaError_t error = last_error();
-  // What a kernel did to its GPU stays the last error.
+  // A kernel's damage to its GPU stays the last error.
   if (!is_fault_of_current_gpu(error)) last_error() = cudaSuccess;
   return error;
 }

@@ -1,4 +1,4 @@
-// What the runtime waits with: marks, and workers that run one task after another.
+// Marks to wait for, and workers that run one task after another.
 //
 // The thread sanitizer is to see the order that CUDA promises, and no more: the locks inside this
 // runtime are hidden from it, so that only a submitted task, a passed mark and a wait for it order
@@ -13,7 +13,7 @@
 
 namespace emulated_gpu {
 
-// While one lives, the thread's memory accesses and locks are the runtime's own business. Nests.
+// While one lives, the thread's memory accesses and locks belong to the runtime alone. Nests.
 class Hidden {
  public:
   Hidden();
@@ -22,7 +22,7 @@ class Hidden {
   Hidden& operator=(const Hidden&) = delete;
 };
 
-// Inside a Hidden: what happens while one lives is done for the user, and is seen again.
+// Inside a Hidden: while one lives, accesses belong to the user, and are visible again.
 class Visible {
  public:
   Visible();

@@ -1,4 +1,4 @@
-// What the tests of the emulated GPU share: owned streams, events and device arrays, and launches.
+// Shared by the tests of the emulated GPU: owned streams, events and device arrays, and launches.
 //
 // For test sources with kernels: include it first, it brings the device language.
 #pragma once
@@ -25,7 +25,7 @@
 
 namespace emulated_gpu::testing {
 
-// These tests launch kernels behind gates; faults_test.cpp shows what becomes of that else.
+// These tests launch kernels behind gates; faults_test.cpp shows what happens without this.
 inline const int kLoadsKernelsEarly = setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 
 class Stream {

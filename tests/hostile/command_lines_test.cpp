@@ -158,7 +158,7 @@ void add_flag(Words& line, std::size_t place, const std::string& flag, Rng& rng)
   line.insert(line.begin() + static_cast<std::ptrdiff_t>(place), added.begin(), added.end());
 }
 
-// What fingers do.
+// Makes a typing mistake.
 void mistype(Words& line, Rng& rng) {
   if (line.empty()) return;
   const auto word = line.begin() + static_cast<std::ptrdiff_t>(rng.below(line.size()));

@@ -58,7 +58,7 @@ constexpr bool kMeasuresMemory = false;
 constexpr bool kMeasuresMemory = true;
 #endif
 
-// Of a process that reads nothing.
+// The peak of a process that reads nothing.
 std::size_t bare_peak_bytes() {
   static const std::size_t bytes = run_forked([] { return 0; }).peak_bytes;
   return bytes;

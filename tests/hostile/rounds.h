@@ -1,4 +1,4 @@
-// How often a generator of hostile input is asked, and how it says what came of that.
+// Decides how often a generator of hostile input runs, and reports the outcome.
 #pragma once
 
 #include <chrono>

@@ -23,7 +23,7 @@ shell("lockstep env")
 shell("lockstep learn")
 foreach(number 01 04 05 08 09 15)
   shell("lockstep learn ${number} -- --fast")
-  # What a program says to try next works as it is printed.
+  # The command that a program suggests next works as it is printed.
   if(NOT step_output MATCHES "Now try:\n  (lockstep learn ${number} -- [^\n]*)")
     message(FATAL_ERROR "[package] lockstep learn ${number} prints no command to try:\n${step_output}")
   endif()

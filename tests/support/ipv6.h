@@ -1,4 +1,4 @@
-// Whether this machine's loopback knows IPv6, found out without the code under test.
+// Finds out, without the code under test, if this machine's loopback knows IPv6.
 #pragma once
 
 #include <netinet/in.h>

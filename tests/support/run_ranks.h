@@ -15,8 +15,8 @@ namespace lockstep::testing {
 // The first error aborts the other ranks and is rethrown, with its rank in the message.
 void run_ranks(int world_size, const std::function<void(comm::Communicator&)>& fn);
 
-// What each rank's fn threw; empty where it returned. Here a rank that fails aborts nobody: the
-// communicator has to tell the others by itself.
+// One error per rank; empty if its fn returned. Here a rank that fails does not abort the others:
+// the communicator has to tell them by itself.
 std::vector<std::optional<Error>> errors_of_ranks(
     int world_size, const std::function<void(comm::Communicator&)>& fn,
     const comm::ThreadGroupOptions& options = {});

@@ -14,7 +14,7 @@ json step_seconds(const json& rows) {
   return rows.back()["step_seconds"];
 }
 
-// Where other programs took the cores meanwhile (was_disturbed), times tell nothing.
+// If other programs took the cores meanwhile (was_disturbed), the times mean nothing.
 void expect_measured(const json& topology, bool was_disturbed) {
   EXPECT_EQ(topology["schema"], "lockstep.topology/1");
   const json& measured = topology["measured"];

@@ -21,7 +21,7 @@ struct Situation {
   DeviceType device = DeviceType::cpu;
 };
 
-// What require_effects says of them; empty: nothing.
+// The refusal of require_effects, or an empty text.
 std::string refusal(const Situation& situation) {
   TrainingFlags flags;
   Program program("lockstep", "0", "");

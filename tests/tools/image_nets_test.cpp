@@ -38,8 +38,8 @@ TEST(ImageNets, BenchStepSaysWhatEachLayerKeeps) {
   const json& conv = row["memory"][0];
   EXPECT_EQ(conv["layer"], "0");
   EXPECT_EQ(conv["parameter_bytes"], (18 * 3 + 3) * 4);
-  // What comes out of it, and of the pool with its winners, and again in another order for the
-  // linear layer. A pool's own result goes.
+  // Its output is kept; the pool's output and winners are too; and a copy in another order for the
+  // linear layer. The pool's own result is not kept.
   EXPECT_EQ(conv["activation_bytes"], 4 * 4 * (48 * 3 + 12 * 3 + 12 * 3));
   EXPECT_GT(row["peak_bytes"], conv["activation_bytes"]);
   const Outcome outcome =

@@ -29,7 +29,7 @@ class MarkedProgram {
   void send(int signal) const;
   // Waits for its end, and reads what it wrote.
   Outcome wait();
-  // What it has written on stdout up to now.
+  // Its output on stdout so far.
   std::string out() const;
 
   // Processes alive that descend from it, itself included, rising.

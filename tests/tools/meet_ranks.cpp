@@ -1,5 +1,5 @@
-// What a program does that wants to be a rank, and nothing else: finds out who it is, meets the
-// others, adds up all ranks' numbers through the store, and says so.
+// A program that only wants to be a rank: it finds out who it is, meets the others, adds up all
+// ranks' numbers through the store, and prints the sum.
 //   meet_ranks [seconds]
 #include <fmt/format.h>
 

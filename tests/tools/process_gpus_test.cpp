@@ -33,7 +33,7 @@ Outcome run_on(int num_gpus, const std::string& arguments) {
 const std::string kTrain = "train --device cuda --bitwise --batch 61 --steps 26 ";
 const std::string kRanks = "--parallel ddp --ranks processes ";
 
-// What one GPU computes.
+// The digest of one GPU's weights.
 const std::string& reference() {
   static const std::string digest = weights_digest(run_on(1, kTrain));
   return digest;
@@ -53,7 +53,7 @@ class ProcessGpus : public ::testing::Test {
   }
 };
 
-// Where NCCL is missing there is nothing to see.
+// Without NCCL there is nothing to test.
 class ProcessNccl : public ProcessGpus {
  protected:
   void SetUp() override {
@@ -69,7 +69,7 @@ void expect_the_weights_of_one_gpu(const Outcome& outcome, const std::string& de
   EXPECT_THAT(outcome.out, HasSubstr(description));
 }
 
-// Of compare: it checks the weights of its rows itself.
+// For compare, which checks the weights of its rows itself.
 void expect_equal_rows(const Outcome& outcome) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("verdict: every row trains as one device does"));

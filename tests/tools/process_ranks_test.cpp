@@ -21,7 +21,7 @@ using ::testing::Not;
 // The last of these batches has 36 rows.
 const std::string kWork = "train --parallel ddp --bitwise --batch 61 --steps 26 ";
 
-// What one device computes.
+// The digest of one device's weights.
 const std::string& reference() {
   static const std::string digest =
       weights_digest(run_lockstep(words("train --bitwise --batch 61 --steps 26")));
@@ -217,7 +217,7 @@ TEST(ProcessRanks, InsideAJobTheLauncherHasDecided) {
   expect_refused("compare", "[compare] starts its ranks itself");
 }
 
-// What two ranks under `lockstep run` say of the cores that they may use, in order.
+// The cores that two ranks under `lockstep run` report as theirs, in order.
 std::vector<std::string> cores_of_two_ranks(const std::string& flags) {
   const Outcome outcome =
       MarkedProgram(run_script("--standalone --nproc-per-node 2 " + flags,

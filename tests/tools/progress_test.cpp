@@ -1,4 +1,4 @@
-// What a terminal shows while a command works, and that nobody else sees it.
+// A terminal shows progress while a command works, and nothing else does.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

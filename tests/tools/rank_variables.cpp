@@ -11,11 +11,11 @@
 namespace lockstep::testing {
 namespace {
 
-// Pairs of ports below those that the kernel gives to whoever asks for any.
+// Pairs of ports below those that the kernel gives out itself.
 constexpr int kFirstPort = 25000;
 constexpr int kNumPairs = 3500;
 
-// What is the same for all, and the variables that hold a rank's number.
+// Variables that all ranks share, and variables that hold a rank's number.
 std::vector<Variables> ranks_with(int num_ranks, const Variables& shared,
                                   const std::vector<std::string>& numbers) {
   std::vector<Variables> ranks(static_cast<std::size_t>(num_ranks), shared);

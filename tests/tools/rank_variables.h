@@ -8,8 +8,8 @@
 
 namespace lockstep::testing {
 
-// A port that nobody has, nor the next one, where ranks of torchrun meet; and that the kernel gives
-// to nobody before it is used. Also a number that no other test has now.
+// A port that is free, as is the next one, where ranks of torchrun meet; the kernel gives it to no
+// other program before it is used. It is also a number that no other test has now.
 std::string free_port();
 
 // One entry for each rank.

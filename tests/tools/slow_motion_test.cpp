@@ -45,7 +45,7 @@ double largest_error(const json& rows) {
   return num_pairs > 0 ? largest : std::nan("");
 }
 
-// Of more nets and devices: scripts/check_targets.sh acting.
+// scripts/check_targets.sh acting covers more nets and devices.
 TEST(SlowMotion, ActedAndPredictedStepsAgree) {
   for (const char* machine_and_net : {"titanx-pascal-dual-root-8 --model mlp:64-256-10 --batch 64",
                                       "hgx-h200-8 --model mlp:64-64-64-64-10 --batch 256",

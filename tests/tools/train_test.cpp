@@ -25,7 +25,7 @@ std::string digest(const std::string& flags) {
   return weights_digest(train(flags));
 }
 
-// What was wrapped at the width of a terminal, as it was before.
+// Undoes the wrapping at the width of a terminal.
 std::string one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return text;

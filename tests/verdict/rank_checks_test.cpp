@@ -78,7 +78,7 @@ TEST(RankChecks, AcceptMicroBatches) {
   text.model = "gpt:1-2-16-8";
   text.batch = 32;
   text.steps = 10;
-  // Of the digits an epoch's last batch has 28 rows, and so 10, 10 and 8 on three ranks.
+  // An epoch of the digits ends with a batch of 28 rows: 10, 10 and 8 on three ranks.
   for (TrainingTask task : {digits_task(32, 50), make_task(text, 1)}) {
     for (const Mode mode : {Mode::data_parallel, Mode::ddp}) {
       for (const int count : {1, 3}) {
@@ -111,7 +111,7 @@ TEST(RankChecks, KeepTheWeightsOfTheFirstTwentySteps) {
   EXPECT_EQ(three.findings->first_weights, keep(three.weights));
 }
 
-// What is trained, sent and held is what it is without checks.
+// Weights, messages and memory are the same as without checks.
 TEST(RankChecks, LeaveNoTraceInTheRun) {
   for (const Mode mode : {Mode::data_parallel, Mode::ddp}) {
     const TrainingTask task = digits_task(400, 8);
@@ -120,8 +120,8 @@ TEST(RankChecks, LeaveNoTraceInTheRun) {
     EXPECT_EQ(keep(checked.weights), keep(plain.weights));
     EXPECT_EQ(checked.comm_bytes_per_step, plain.comm_bytes_per_step);
     EXPECT_FALSE(plain.findings.has_value());
-    // How far the loader looks ahead in a run this short, nobody knows: 32 batches of 16 bytes a
-    // row.
+    // How far the loader looks ahead in a run this short is undefined: up to 32 batches of 16 bytes
+    // a row.
     const std::size_t ahead = 32 * 400 * 16;
     EXPECT_LE(checked.peak_bytes[0], plain.peak_bytes[0] + ahead);
   }

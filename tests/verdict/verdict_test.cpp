@@ -1,4 +1,4 @@
-// What follows from the findings, on results made by hand.
+// Verdicts on findings made by hand.
 #include "tools/verdict/verdict.h"
 
 #include <gmock/gmock.h>

@@ -17,8 +17,8 @@ inline constexpr int kBatch = 64;  // rows of a step, over all ranks
 
 enum class Version { with_bug, fixed };
 
-// The whole of a main(): no flag runs the bug, --fixed the right way. Returns the exit code: 2 for
-// another flag; 1 for an error, which is one line on stderr.
+// The whole of a main(): runs the bug without a flag, and the right way with --fixed. Returns the
+// exit code: 2 for another flag; 1 for an error, which is one line on stderr.
 int run_bug(int argc, char** argv, const std::function<void(Version)>& body);
 
 // A rank, which is a thread here, with a device of its own.
@@ -34,7 +34,7 @@ std::shared_ptr<nn::Sequential> make_net(Device device, std::uint64_t seed = 0);
 
 // The 1,500 digits that train.
 tutorial::Rows load_rows();
-// The mean over these rows.
+// The mean loss over these rows.
 Variable mean_loss(nn::Module& net, const tutorial::Rows& rows);
 
 // Averages the gradients of all parameters over the ranks.

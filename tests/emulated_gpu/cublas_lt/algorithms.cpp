@@ -1,4 +1,4 @@
-// Which algorithms a problem has, and what a test lets the library refuse.
+// The algorithms of a problem, and those that a test lets the library refuse.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -14,9 +14,9 @@
 namespace emulated_gpu::cublas_lt {
 namespace {
 
-// The fastest first, so that the one which asks for most is what a caller gets when all is well.
-// Number 66 is wrong in the way that the real one is in some versions (kernels/cuda/product.cpp
-// says in which): a caller is to know and avoid it.
+// The fastest first, so that a caller normally gets the one with the most requirements. Number 66
+// is wrong in the same way as the real one in some versions (kernels/cuda/product.cpp lists them):
+// a caller must know and avoid it.
 constexpr Algorithm kAlgorithms[] = {
     {10, 16, 64 * 1024, 4, Algorithm::Rest::summed},
     {66, 16, 0, 3, Algorithm::Rest::lost},

@@ -15,7 +15,7 @@ bool is_aligned(const void* pointer, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
-// Whether the algorithm may run on these addresses. Each matrix must be aligned to its elements.
+// True if the algorithm may run on these addresses. Each matrix must be aligned to its elements.
 bool accepts(const Algorithm& algorithm, const Problem& problem, const Operands& operands) {
   const auto accepts_matrix = [&](const Layout& layout, const void* data) {
     return is_aligned(data, std::max(algorithm.alignment, size_of(layout.type))) &&

@@ -1,4 +1,4 @@
-// What a caller of cuBLASLt describes: D = epilogue(alpha * op(A) * op(B) + beta * C).
+// A product as a caller of cuBLASLt describes it: D = epilogue(alpha * op(A) * op(B) + beta * C).
 //
 // All matrices are column-major: element (i, j) is at j * ld + i. op(A) is [m, k], op(B) [k, n],
 // C and D [m, n].

@@ -18,7 +18,7 @@ float round_to_bits(float value, unsigned bits) {
   return std::bit_cast<float>(word >> dropped << dropped);
 }
 
-// What a tensor core is given in place of an operand's element.
+// An operand's element, rounded as for a tensor core.
 template <typename T>
 T operand(T value, std::int32_t compute_type) {
   switch (compute_type) {

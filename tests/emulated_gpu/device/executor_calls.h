@@ -1,4 +1,4 @@
-// What device code asks of the executor. The CUDA names are in block.h and warp.h.
+// Calls from device code to the executor. The CUDA names are in block.h and warp.h.
 #pragma once
 
 #include <vector_types.h>
@@ -22,7 +22,7 @@ struct SourceLine {
 
 void wait_for_block(SourceLine where);
 
-// What the lanes of a warp brought to an intrinsic.
+// The values with which the lanes of a warp came to an intrinsic.
 struct WarpValues {
   static constexpr std::size_t kMaxBytes = 16;
   struct alignas(16) Value {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::chrono::microseconds kInterval{50};
 
-// What another rank gave: its part, and its data behind it.
+// Another rank's part, with its data after it.
 struct Given {
   Part part;
   std::vector<char> data;

@@ -42,7 +42,7 @@ class Clique {
   Clique(const Clique&) = delete;
   Clique& operator=(const Clique&) = delete;
 
-  // Whether all ranks have joined.
+  // True if all ranks have joined.
   bool is_complete();
 
   // On this rank's stream: returns when all ranks' streams have come with parts that fit, and this
@@ -71,11 +71,11 @@ std::size_t input_bytes(const Part& part, int rank, std::size_t num_ranks);
 // Does what the call does for one rank, given the inputs of all.
 void move_data(const std::vector<Part>& parts, std::size_t rank);
 
-// A test's wish: NCCL reports this about every communicator of the rank from now on; ncclSuccess
-// ends it.
+// For tests: NCCL reports this about every communicator of the rank from now on; ncclSuccess ends
+// it.
 void set_async_error(int rank, ncclResult_t error);
 
-// A test's wish: the rank's next call after so many more is refused with ncclInvalidArgument.
+// For tests: the rank's next call after so many more is refused with ncclInvalidArgument.
 void refuse_call(int rank, std::size_t num_calls_before);
 
 }  // namespace emulated_nccl

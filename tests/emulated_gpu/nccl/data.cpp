@@ -1,4 +1,4 @@
-// What NCCL's kernels do with the data.
+// The arithmetic and the copies of NCCL's kernels.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -15,7 +15,7 @@ namespace {
 template <typename T>
 constexpr bool kIsHalf = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
 
-// What values are combined in.
+// The type in which values are combined.
 template <typename T>
 using Wide = std::conditional_t<kIsHalf<T>, float, T>;
 

@@ -30,7 +30,7 @@ std::map<int, ncclResult_t> the_async_errors;  // by rank
 
 std::map<int, std::size_t> the_refusals;  // by rank: calls until one is refused
 
-// Whether the rank's call is the one that a test wants to be refused.
+// True if a test asked for the refusal of this call of the rank.
 bool is_refused(int rank) {
   const std::lock_guard lock(the_mutex);
   const auto refusal = the_refusals.find(rank);

@@ -1,4 +1,4 @@
-// What collectives between threads promise on CUDA devices only.
+// Promises of collectives between threads that only hold on CUDA devices.
 #include <gmock/gmock.h>
 
 #include <latch>

@@ -125,7 +125,7 @@ class Stopwatch {
   std::vector<Clock::time_point> end_;
 };
 
-// What the model promises at least; a busy machine may take longer.
+// The model's lower bound; a busy machine may take longer.
 TEST_P(Link, TakesAtLeastTheModelledTime) {
   constexpr double kLatency = 0.005;
   constexpr double kBuffer = 0.010;  // 1 MB at 100 MB/s

@@ -39,7 +39,7 @@ inline Adjust on_hosts(std::vector<std::string> hosts) {
   };
 }
 
-// What the ranks of a group of threads threw; empty where they returned.
+// One error per rank of a group of threads; empty if the rank returned.
 inline std::vector<std::optional<Error>> errors_of_group_threads(
     int world_size, const RankFunction& fn, const Adjust& adjust = [](ProcessGroupOptions&) {}) {
   const auto store = std::make_shared<MemoryStore>();

@@ -99,7 +99,7 @@ TEST(ShmProcesses, ARankKilledAtAnyRequestOfTheMeetingEndsItForAll) {
   }
 }
 
-// What it reads is old when it returns.
+// Its answers are old when they arrive.
 class LateStore : public FatalStore {
  public:
   explicit LateStore(std::shared_ptr<Store> store) : FatalStore(std::move(store), -1) {}

@@ -37,12 +37,12 @@ TcpTransportOptions tcp_options(int rank, int world_size) {
   return options;
 }
 
-// Of each rank; empty where there was none.
+// One error per rank; empty if the rank had none.
 using Errors = std::vector<std::optional<Error>>;
 
 using TcpRank = std::function<void(Communicator&)>;
 
-// What each rank's fn, or its joining of the group, threw; empty where it returned.
+// The errors of each rank's fn, or of its joining of the group; empty if it returned.
 Errors errors_of_tcp_ranks(int world_size, const TcpRank& fn, double timeout_seconds = 60) {
   MemoryStore store;
   Errors errors(static_cast<std::size_t>(world_size));

@@ -71,7 +71,7 @@ TEST(Augmentation, IsDrawnBySeedEpochAndRow) {
   };
   EXPECT_EQ(std::set({draws(0, 0), draws(0, 1), draws(1, 0), draws(1, 1)}).size(), 4u);
   EXPECT_EQ(draws(1, 1), draws(1, 1));
-  // What is not asked for is not drawn, and leaves the rest as it is.
+  // An augmentation that is off is not drawn, and does not change the others.
   const AugmentationDraw draw = draw_augmentation(both, 0, 0, 7);
   EXPECT_EQ(draw_augmentation({}, 0, 0, 7), AugmentationDraw{});
   EXPECT_EQ(draw_augmentation({.crop = true}, 0, 0, 7),

@@ -61,7 +61,7 @@ TEST(Gpt, Gpt2HasItsNumberOfParameters) {
   EXPECT_EQ(count_parameters(parse_model("gpt2-medium"), {{1024}, 50257}), 354'823'168);
 }
 
-// What decays in training: the tables and the weights of products.
+// The tables and the weights of products decay in training; these are the matrices.
 TEST(Gpt, CountsMatricesAndVectors) {
   GptParameterCounts expected;
   for (const Variable& parameter : small().parameters()) {

@@ -1,4 +1,4 @@
-// What backward leaves in the gradients of a wrapped module, and where.
+// The gradients that backward leaves in a wrapped module, and where it leaves them.
 #include <gtest/gtest.h>
 
 #include <barrier>

@@ -1,4 +1,4 @@
-// Whether others used the cores: the decision on figures, and the figures of this machine.
+// Did others use the cores? The decision on given figures, and the figures of this machine.
 #include "engine/runtime/cpu_cores.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Where tensors go that name no device.
+// The device of tensors that are made without one.
 #include "engine/tensor/tensor.h"
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 namespace lockstep::trace {
 namespace {
 
-// Of all others it would cost more than it tells.
+// Other spans have none, because measuring it would cost more than it is worth.
 TEST(Span, HasTheCpuTimeOfComputationAndWaits) {
   start();
   const auto spin = [] {
@@ -48,7 +48,7 @@ TEST(Span, HasTheCpuTimeOfComputationAndWaits) {
   EXPECT_GE(cpu_ns.at("after"), 0);
 }
 
-// What a profiler would be told. Hooks stay for the whole process, so this is one test.
+// The ranges that a profiler would see. Hooks stay for the whole process, so this is one test.
 std::vector<std::string>& ranges() {
   static std::vector<std::string> texts;
   return texts;

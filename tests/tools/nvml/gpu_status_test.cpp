@@ -1,4 +1,4 @@
-// What is read of a machine's GPUs, with a library that tells everything, little, or is not there.
+// Reads a machine's GPUs with a library that tells everything, or little, or is missing.
 #include "tools/nvml/nvml.h"
 
 #include <gmock/gmock.h>

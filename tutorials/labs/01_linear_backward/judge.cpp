@@ -23,7 +23,7 @@ json draw_layer(lockstep::Rng& rng, std::size_t batch, std::size_t in, std::size
               {"times", times}};
 }
 
-// What the engine's own layer says.
+// The gradients of the engine's own layer.
 json engine_gradients(const json& inputs) {
   const lockstep::Variable x = leaf(matrix_of(inputs.at("x")));
   const lockstep::Variable weight = leaf(matrix_of(inputs.at("weight")));

@@ -18,7 +18,7 @@ bool is_full(const Sizes& bucket, const std::set<std::size_t>& ready) {
   return std::ranges::all_of(bucket, [&](std::size_t p) { return ready.contains(p); });
 }
 
-// What is launched in each hook of a pass, and at last by finish().
+// The buckets that each hook of a pass should launch, and those that finish() should.
 std::vector<Sizes> expected_launches(const Buckets& buckets, const Sizes& pass) {
   std::vector<Sizes> launches;
   std::set<std::size_t> ready;

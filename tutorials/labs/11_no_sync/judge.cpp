@@ -32,7 +32,7 @@ json draw_accumulation(lockstep::Rng& rng, const AccumulationSizes& sizes) {
   return inputs;
 }
 
-// What one device computes from all rows.
+// One device's gradients from all rows.
 struct MeanGradients {
   Numbers weight;
   Numbers bias;

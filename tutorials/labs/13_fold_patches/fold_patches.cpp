@@ -21,8 +21,8 @@ std::size_t num_places(std::size_t pixels, const Window& window) {
   return (pixels + 2 * window.padding - window.size) / window.stride + 1;
 }
 
-// Where in the images, [images, height, width, channels] row by row, this element of the matrix of
-// patches is copied from; kPadding if it lies in the padding.
+// The place in the images, [images, height, width, channels] row by row, from which this element of
+// the matrix of patches is copied; kPadding if it lies in the padding.
 std::size_t source_of(const Window& window, const Shape& images, std::size_t row,
                       std::size_t column) {
   const std::size_t height = images[1], width = images[2], channels = images[3];

@@ -114,7 +114,7 @@ std::string judge_patches(const json& inputs, const json& answer) {
   return differ("patches", expected, found);
 }
 
-// What is wrong with a pixel's gradient, if it is one of the usual mistakes.
+// Names the mistake in a pixel's gradient, if it is one of the usual ones.
 std::string fault_of_pixel(const Numbers& of_copies, double sum, double found) {
   if (of_copies.empty()) return "; no window shows it";
   if (of_copies.size() == 1) return {};

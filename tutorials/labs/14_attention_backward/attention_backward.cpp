@@ -23,7 +23,7 @@ double scale_of(const Head& head) {
   return 1 / std::sqrt(static_cast<double>(head.q[0].size()));
 }
 
-// Of position t, for positions 0 ... t.
+// The weights of position t, for positions 0 ... t.
 Row weights_of(const Head& head, std::size_t t) {
   Row row;
   for (std::size_t s = 0; s <= t; ++s) row.push_back(scale_of(head) * dot(head.q[t], head.k[s]));

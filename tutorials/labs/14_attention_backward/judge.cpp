@@ -61,7 +61,7 @@ double derivative(double& x, const std::function<double()>& value) {
   return (above - below) / (2 * kStep);
 }
 
-// The usual mistake that a gradient shows, if it is one.
+// Names the usual mistake that a gradient shows, if it is one.
 std::string fault_of(double expected, double found, double size) {
   const auto is_near = [](double a, double b) { return std::abs(a - b) < 1e-5 * std::abs(b); };
   if (size > 1 && is_near(found, expected * std::sqrt(size))) {

@@ -16,7 +16,7 @@ using RankFunction = std::function<void(Rank&, std::span<double>)>;
 // The answer: {"buffers": what they hold afterwards, "messages": [[from, to, num_elements, step],
 // ...]}. Steps count from 1: a message's step is one more than the latest step that its sender had
 // received from. Sorted by sender, in the order in which it sent them.
-// Throws what the first rank threw that failed; when all ranks wait for each other, a
+// Throws the exception of the first rank that failed; if all ranks wait for each other, a
 // std::runtime_error that says for whom.
 nlohmann::json run_group(const nlohmann::json& inputs, const RankFunction& function);
 

@@ -34,7 +34,7 @@ json call(const char* function, json group);
 std::vector<Numbers> buffers_of(const json& inputs);
 Numbers sum_of(const std::vector<Numbers>& buffers);
 
-// Whether every rank holds the sum of all inputs; what is wrong otherwise.
+// Empty if every rank holds the sum of all inputs; else says what is wrong.
 std::string judge_sums(const json& inputs, const json& answer);
 // Whether part r of rank r holds the sum of all inputs' part r, or every rank each rank's own part.
 std::string judge_reduce_scatter(const json& inputs, const json& answer);

@@ -28,8 +28,8 @@ struct Check {
   // The inputs of each case; at least one.
   std::function<std::vector<json>(lockstep::Rng&)> draw;
 
-  // What is wrong with the answer to one case, in a line: "rank 1, element 2: expected 9, found 6";
-  // empty: nothing. May throw for an answer of another form.
+  // Says what is wrong with the answer to one case, in a line: "rank 1, element 2: expected 9,
+  // found 6"; empty if it is right. May throw for an answer of another form.
   std::function<std::string(const json& inputs, const json& answer)> judge;
 };
 

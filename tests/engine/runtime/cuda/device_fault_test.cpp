@@ -1,4 +1,4 @@
-// What kernels find wrong with their input reaches the host at its next wait.
+// A kernel's complaint about its input reaches the host at its next wait.
 #include "engine/runtime/cuda/device_fault.h"
 
 #include "tests/engine/runtime/cuda/cuda_test.h"
