@@ -105,6 +105,12 @@ std::string label_of(const PipelinePlan& plan, const PipelineWork& work) {
   return (work.pass == Pass::forward ? "F" : "B") + number_of(plan, work);
 }
 
+double cost_of(const PipelineCosts& costs, const PipelineWork& work, std::size_t part) {
+  if (work.pass == Pass::forward) return costs.forward[part];
+  const bool is_again = work.micro_batch > 0 && !costs.again.empty();
+  return costs.backward[part] + (is_again ? costs.again[part] : 0);
+}
+
 // How many parts it takes when none may cost more.
 std::size_t num_parts_within(const std::vector<double>& costs, double limit) {
   std::size_t count = 1;
@@ -179,8 +185,7 @@ PipelineTimes time_pipeline(const PipelinePlan& plan, const PipelineCosts& costs
         const double ready = ready_at(plan, costs, passed, work, part);
         if (ready < 0) break;
         times.begin[stage].push_back(std::max(ready, ends.empty() ? 0 : ends.back()));
-        ends.push_back(times.begin[stage].back() +
-                       (work.pass == Pass::forward ? costs.forward : costs.backward)[part]);
+        ends.push_back(times.begin[stage].back() + cost_of(costs, work, part));
         passed(work.pass, part, work.micro_batch) = ends.back();
         times.length = std::max(times.length, ends.back());
         --num_left;

@@ -67,6 +67,8 @@ struct PipelineCosts {
   std::vector<double> forward;
   std::vector<double> backward;
   std::vector<double> hop;  // from a part to the next, and back; one less than parts
+  // What each backward pass but the first micro-batch's takes more, to add to gradients.
+  std::vector<double> again = {};
 };
 
 struct PipelineTimes {

@@ -17,10 +17,14 @@ std::vector<std::size_t> even_parts(const std::vector<LayerWork>& layers, std::s
   return plan::balanced_parts(seconds, num_parts);
 }
 
+// To add a gradient, two are read and one is written.
+constexpr double kAddPasses = 3;
+
 // A part of the model, for a micro-batch.
 struct Part {
   double forward = 0;
   double backward = 0;
+  double again = 0;  // of a backward pass that adds to gradients
   double optimizer = 0;
   double hop = 0;           // to the next part, and of the gradient back from it
   double output_bytes = 0;  // of that hop
@@ -43,6 +47,9 @@ std::vector<Part> parts_of(Network& network, const Workload& workload, const Ste
       part.backward += workload.layers[layer].backward_seconds * beside;
       part.output_bytes = workload.layers[layer].output_bytes;
       bytes += static_cast<double>(workload.layers[layer].gradient_bytes());
+      for (const std::size_t tensor : workload.layers[layer].tensor_bytes) {
+        part.again += traffic_seconds(device, kAddPasses * static_cast<double>(tensor));
+      }
     }
     part.optimizer = update_seconds_beside(device, num_devices, bytes,
                                            workload.optimizer_seconds * bytes / all_bytes);
@@ -78,6 +85,7 @@ PredictedStep predict_pipeline(Network& network, const Workload& workload,
     costs.forward.push_back(part.forward);
     costs.backward.push_back(part.backward);
     costs.hop.push_back(part.hop);
+    costs.again.push_back(part.again);
   }
   const plan::PipelineTimes times = plan::time_pipeline(plan, costs);
   const auto num_batches = static_cast<double>(options.num_micro_batches);
@@ -101,7 +109,8 @@ PredictedStep predict_pipeline(Network& network, const Workload& workload,
     for (std::size_t p = i; p < num_parts; p += num_devices) {
       const auto share = 1 / static_cast<double>(num_devices);
       breakdown.forward += share * num_batches * parts[p].forward;
-      breakdown.backward += share * num_batches * parts[p].backward;
+      breakdown.backward +=
+          share * (num_batches * parts[p].backward + (num_batches - 1) * parts[p].again);
       breakdown.optimizer += share * parts[p].optimizer;
       optimizer += parts[p].optimizer;
       sent +=

@@ -205,6 +205,11 @@ TEST(Pipeline, CutsABatchIntoAsManyMicroBatchesAsFit) {
   EXPECT_EQ(fitting_micro_batches(interleaved, 4, 8, 3), 3u);
 }
 
+TEST(Pipeline, LaterBackwardPassesMayTakeLonger) {
+  const PipelinePlan plan = pipeline_plan(gpipe, 1, 3);
+  EXPECT_EQ(time_pipeline(plan, {{1}, {2}, {}, {0.5}}).length, 3 * 1 + 3 * 2 + 2 * 0.5);
+}
+
 TEST(Pipeline, AStageThatWaitsForeverIsAnError) {
   PipelinePlan plan = pipeline_plan(one_forward_one_backward, 2, 2);
   std::swap(plan.stages[1][0], plan.stages[1][1]);
