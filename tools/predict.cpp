@@ -365,7 +365,7 @@ void add_predict_command(Command& program, const CommandLine& command) {
   predict
       .add_option(
           "--strategy", flags->strategies,
-          "dp, ddp, hierarchical, zero1, zero3, pipeline, device_allreduce, nccl_replicated, "
+          "dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, device_allreduce, nccl_replicated, "
           "cpu_reduce, cpu_parameter_server (default: ddp; for a run on one host also dp)")
       .separated_by(',')
       .excludes(all_reduce);

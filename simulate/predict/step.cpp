@@ -144,7 +144,7 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Strategy>, 11> kNames = {
+constexpr std::array<std::pair<std::string_view, Strategy>, 12> kNames = {
     {{"single", Strategy::single},
      {"dp", Strategy::data_parallel},
      {"cpu_reduce", Strategy::cpu_reduce},
@@ -154,6 +154,7 @@ constexpr std::array<std::pair<std::string_view, Strategy>, 11> kNames = {
      {"ddp", Strategy::ddp},
      {"hierarchical", Strategy::hierarchical},
      {"zero1", Strategy::zero1},
+     {"zero2", Strategy::zero2},
      {"zero3", Strategy::zero3},
      {"pipeline", Strategy::pipeline}}};
 

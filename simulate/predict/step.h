@@ -33,6 +33,7 @@ enum class Strategy {
   ddp,                   // buckets, all-reduced beside the backward pass
   hierarchical,          // the same with the engine's hierarchical plan
   zero1,                 // each device updates its share of the parameters, which are then gathered
+  zero2,                 // the same work: gradients, too, are kept in shares
   zero3,     // parameters, too, are in shares: gathered for each layer's forward and backward pass
   pipeline,  // parts of the model on the devices, through which micro-batches pass
 };
@@ -102,7 +103,8 @@ struct StepOptions {
   std::size_t num_chunks = 1;
   std::vector<std::size_t> parts = {};
   // So many micro-batches, whose workload is given, one after the other; gradients travel beside
-  // the last one's backward pass. Not for data_parallel, zero3 and a pipeline.
+  // the last one's backward pass. Not for data_parallel, zero2, zero3 and a
+  // pipeline.
   std::size_t num_accumulated = 1;
   // A batch is there when it is needed, or it is sent from the host's memory while the step
   // before is computed.

@@ -127,15 +127,19 @@ void StepWork::add_step() {
     add_fixed_work();
     add_batch();
   }
-  if (has_buckets()) add_buffers();
+  if (has_buckets() || has_shards()) add_buffers();
   for (std::size_t i = 1; i < options_.num_accumulated; ++i) {
-    add_forward();
+    i == 1 && has_shards() ? add_sharded_forward() : add_forward();
     gate_ = {add_backward().front()};
   }
-  const bool has_shares = options_.strategy == Strategy::zero3 && num_devices() > 1;
-  has_shares ? add_sharded_forward() : add_forward();
+  if (has_shards()) {
+    options_.num_accumulated == 1 ? add_sharded_forward() : add_forward();
+    add_sharded_backward();
+    return update_shards();
+  }
+  add_forward();
   if (has_replicas) add_gather();
-  share_gradients(has_shares ? add_sharded_backward() : add_backward());
+  share_gradients(add_backward());
 }
 
 // The batch comes from the host while the step before is computed.
@@ -198,7 +202,7 @@ void StepWork::prepare() {
           {tensor->layer, tensor->bytes, nccl1_all_reduce_seconds(ring, num_devices(), bytes)});
     }
     comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
-  } else if (strategy == Strategy::zero1 || strategy == Strategy::zero3) {
+  } else if (has_shards()) {
     prepare_shards();
   } else if (strategy == Strategy::device_all_reduce) {
     exchange_ = reduce_on_devices(network_, num_devices(), sizes);
@@ -290,7 +294,7 @@ StepWork::Places StepWork::exchange_statistics(std::size_t index, trace::Categor
                                                Places after) {
   const LayerWork& layer = workload_.layers[index];
   const std::size_t bytes = layer.statistics.num_bytes;
-  if (bytes == 0 || !has_buckets()) return after;
+  if (bytes == 0 || (!has_buckets() && !has_shards())) return after;
   const auto ranks = static_cast<int>(num_devices());
   const bool is_forward = category == trace::Category::forward;
   const plan::CollectivePlan plan =
@@ -338,9 +342,6 @@ void StepWork::share_gradients(const Places& backward) {
       return serve_parameters(backward);
     case Strategy::cpu_reduce:
       return reduce_on_host(last);
-    case Strategy::zero1:
-    case Strategy::zero3:
-      return update_shards(backward);
     case Strategy::data_parallel:
     case Strategy::device_all_reduce:
       return reduce_behind(last);
@@ -409,86 +410,115 @@ void StepWork::serve_parameters(const Places& backward) {
 
 // ZeRO: the devices share the update, and in its third stage the parameters.
 //
-// A reduce-scatter and an all-gather are the halves of an all-reduce, and cost half of it each.
-// Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
-// Models", SC 2020 (stages 1 and 3: as many bytes as DDP, one and a half times as many).
+// A unit's parameters are gathered while the unit before it computes, and its gradients reduced
+// while the next ones are made; at most one reduce-scatter runs beside backward
+// (engine/parallel/sharded/unit_schedule.h). Over NCCL each is the half of an all-reduce, and costs
+// half of it. Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
+// Parameter Models", SC 2020 (stages 1 and 2: as many bytes as DDP, stage 3 half as many again).
 
 namespace {
 
-// How many layers ahead parameters are gathered: what PyTorch's FSDP allows with limit_all_gathers.
-constexpr std::size_t kLayersAhead = 2;
+// "transformer.h.0.attn.c_attn" is of "transformer.h.0", "layer1.0.conv1" of "layer1.0", and "fc"
+// of itself: a block of a model is what its first number counts.
+std::string unit_of(const std::string& layer) {
+  std::size_t begin = 0;
+  while (begin < layer.size()) {
+    const std::size_t end = std::min(layer.find('.', begin), layer.size());
+    const std::string word = layer.substr(begin, end - begin);
+    if (!word.empty() && word.find_first_not_of("0123456789") == std::string::npos) {
+      return layer.substr(0, end);
+    }
+    begin = end + 1;
+  }
+  return layer;
+}
 
 }  // namespace
 
+bool StepWork::has_shards() const {
+  const Strategy strategy = options_.strategy;
+  return num_devices() > 1 && (strategy == Strategy::zero1 || strategy == Strategy::zero2 ||
+                               strategy == Strategy::zero3);
+}
+
 void StepWork::prepare_shards() {
-  AllReduceCost cost(network_, num_devices(), options_.own_plan, options_.ranks);
-  for (const LayerWork& layer : workload_.layers) {
-    share_seconds_.push_back(cost.seconds(layer.gradient_bytes()) / 2);
+  for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
+    const LayerWork& layer = workload_.layers[i];
+    const std::size_t bytes = layer.gradient_bytes();
+    const bool is_same = !units_.empty() && (bytes == 0 || units_.back().bytes == 0 ||
+                                             unit_of(workload_.layers[units_.back().begin].name) ==
+                                                 unit_of(layer.name));
+    if (!is_same) units_.push_back({i, i});
+    units_.back().end = i + 1;
+    units_.back().bytes += bytes;
   }
-  const auto ranks = static_cast<double>(num_devices());
+  const auto ranks = static_cast<int>(num_devices());
+  AllReduceCost cost(network_, num_devices(), options_.own_plan, options_.ranks);
+  for (Unit& unit : units_) {
+    unit.gather_seconds = unit.scatter_seconds = cost.seconds(unit.bytes) / 2;
+    if (!options_.own_plan) continue;
+    const std::size_t elements =
+        (unit.bytes / sizeof(float) + num_devices() - 1) / num_devices() * num_devices();
+    unit.gather_seconds =
+        plan_seconds(network_, plan::all_gather_plan(ranks, elements), sizeof(float));
+    unit.scatter_seconds =
+        plan_seconds(network_, plan::reduce_scatter_plan(ranks, elements), sizeof(float));
+  }
   const double halves = options_.strategy == Strategy::zero3 ? 3 : 2;
   comm_bytes_ = halves * (ranks - 1) / ranks * gradient_bytes();
 }
 
-std::size_t StepWork::add_gather_of(std::size_t layer, Places after) {
-  return communicate(WorkLane::comm, "all-gather", share_seconds_[layer],
-                     workload_.layers[layer].gradient_bytes(), std::move(after));
+std::size_t StepWork::add_gather_of(std::size_t unit, Places after) {
+  return communicate(WorkLane::comm, "all-gather", units_[unit].gather_seconds, units_[unit].bytes,
+                     std::move(after));
 }
 
-std::size_t StepWork::add_scatter_of(std::size_t layer, std::size_t after) {
-  return communicate(WorkLane::comm, "reduce-scatter", share_seconds_[layer],
-                     workload_.layers[layer].gradient_bytes(), {after});
-}
-
+// The gather of unit u + 1 begins with the forward pass of unit u.
 void StepWork::add_sharded_forward() {
-  Places forward;
-  for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
-    Places after = gate_;
-    if (i >= kLayersAhead) after.push_back(forward[i - kLayersAhead]);
-    const std::size_t gathered = add_gather_of(i, std::move(after));
-    forward.push_back(compute(trace::Category::forward, names_[i],
-                              workload_.layers[i].forward_seconds * layers_beside_, {gathered}));
+  Places after = gate_;
+  if (!arrived_.empty()) after.insert(after.end(), arrived_[0].begin(), arrived_[0].end());
+  std::size_t gathered = add_gather_of(0, after);
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    after.push_back(gathered);
+    if (u + 1 < units_.size()) gathered = add_gather_of(u + 1, after);
+    for (std::size_t i = units_[u].begin; i < units_[u].end; ++i) {
+      after = exchange_statistics(i, trace::Category::forward, std::move(after));
+      after = {compute(trace::Category::forward, names_[i],
+                       workload_.layers[i].forward_seconds * layers_beside_, std::move(after))};
+    }
   }
-  gate_ = {forward.back()};
+  gate_ = after;
 }
 
-// The last layer's parameters are still there. The next gather goes ahead of the sum behind it, so
-// that no layer waits for its parameters longer than it must.
-StepWork::Places StepWork::add_sharded_backward() {
-  const std::size_t num_layers = workload_.layers.size();
-  Places backward(num_layers);
-  std::size_t gathered = gate_[0];
+// The gather of unit u - 1 begins with the backward pass of unit u, in stage three; its gradients'
+// reduce-scatter with the next unit's.
+void StepWork::add_sharded_backward() {
+  const bool gathers = options_.strategy == Strategy::zero3;
+  Places after = gate_;
+  std::size_t gathered = gathers ? add_gather_of(units_.size() - 1, after) : 0;
   sums_.clear();
-  for (std::size_t i = num_layers; i-- > 0;) {
-    const LayerWork& layer = workload_.layers[i];
-    backward[i] =
-        compute(trace::Category::backward, names_[i],
-                layer.backward_seconds * layers_beside_ + copy_seconds(layer), {gathered});
-    if (i > 0) {
-      const std::size_t ahead = i + 1 < num_layers ? backward[i + 1] : gate_[0];
-      gathered = add_gather_of(i - 1, {ahead});
+  for (std::size_t u = units_.size(); u-- > 0;) {
+    if (gathers) after.push_back(gathered);
+    if (gathers && u > 0) gathered = add_gather_of(u - 1, after);
+    for (std::size_t i = units_[u].end; i-- > units_[u].begin;) {
+      const LayerWork& layer = workload_.layers[i];
+      after = exchange_statistics(i, trace::Category::backward, std::move(after));
+      after = {compute(trace::Category::backward, names_[i],
+                       layer.backward_seconds * layers_beside_ + copy_seconds(layer),
+                       std::move(after))};
     }
-    sums_.push_back(add_scatter_of(i, backward[i]));
+    if (!sums_.empty()) after.push_back(sums_.back());
+    if (units_[u].bytes == 0) continue;
+    sums_.push_back(communicate(WorkLane::comm, "reduce-scatter", units_[u].scatter_seconds,
+                                units_[u].bytes, after));
   }
-  return backward;
 }
 
-// Each device updates its share; in the first stage all get everything before the next step.
-void StepWork::update_shards(const Places& backward) {
-  Places summed = sums_;
-  if (options_.strategy == Strategy::zero1) {
-    for (std::size_t i = workload_.layers.size(); i-- > 0;) {
-      summed.push_back(add_scatter_of(i, backward[i]));
-    }
-  }
+void StepWork::update_shards() {
+  arrived_.clear();
   ends_.push_back(compute(trace::Category::optimizer, "optimizer",
-                          optimizer_seconds(1 / static_cast<double>(num_devices())),
-                          std::move(summed)));
+                          optimizer_seconds(1 / static_cast<double>(num_devices())), sums_));
   gate_ = {ends_.back()};
-  if (options_.strategy != Strategy::zero1) return;
-  for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
-    gate_.push_back(add_gather_of(i, {ends_.back()}));
-  }
 }
 
 }  // namespace lockstep::predict

@@ -95,12 +95,12 @@ class StepWork {
   void add_forward();
   Places add_backward();  // each layer's work
   // --- ZeRO ---
+  bool has_shards() const;
   void prepare_shards();
-  std::size_t add_gather_of(std::size_t layer, Places after);
+  std::size_t add_gather_of(std::size_t unit, Places after);
   void add_sharded_forward();
-  Places add_sharded_backward();
-  std::size_t add_scatter_of(std::size_t layer, std::size_t after);
-  void update_shards(const Places& backward);
+  void add_sharded_backward();
+  void update_shards();
   void share_gradients(const Places& backward);
   void add_optimizer(Places after);
   void reduce_behind(std::size_t last);
@@ -116,8 +116,14 @@ class StepWork {
   std::vector<const char*> names_;
   std::vector<TensorWork> tensors_;  // in the order of registration
   std::vector<CommWork> comm_;
-  std::vector<double> share_seconds_;  // ZeRO: by layer, of its reduce-scatter or all-gather
-  std::vector<std::size_t> sums_;      // ZeRO-3: the step's reduce-scatters
+  struct Unit {              // ZeRO: layers whose parameters are gathered together
+    std::size_t begin, end;  // layers
+    std::size_t bytes = 0;
+    double gather_seconds = 0;
+    double scatter_seconds = 0;
+  };
+  std::vector<Unit> units_;
+  std::vector<std::size_t> sums_;  // ZeRO: the step's reduce-scatters
   Exchange exchange_;
   double comm_bytes_ = 0;
   std::vector<Work> work_;

@@ -207,13 +207,14 @@ TEST_F(Predict, AThousandDevicesAreNoMoreWorkThanEight) {
 TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
   write("run.json", run_file(layer("0", 4'000'000) + "," + layer("2", 4'000'000)));
   const std::string flags = "--workload run.json --topology dgx1-v100 --devices 2 --json p.json";
-  expect_success(run(flags + " --strategy zero1,zero3,pipeline"));
+  expect_success(run(flags + " --strategy zero1,zero2,zero3,pipeline"));
   const json rows = read_json(folder_ / "p.json")["rows"];
-  ASSERT_EQ(rows.size(), 4U);
+  ASSERT_EQ(rows.size(), 5U);
   EXPECT_EQ(rows[1]["mode"], "zero1");
-  EXPECT_EQ(rows[2]["mode"], "zero3");
-  EXPECT_EQ(rows[3]["mode"], "pipeline");
-  EXPECT_GT(rows[2]["comm_bytes_per_device_per_step"], rows[1]["comm_bytes_per_device_per_step"]);
+  EXPECT_EQ(rows[2]["mode"], "zero2");
+  EXPECT_EQ(rows[3]["mode"], "zero3");
+  EXPECT_EQ(rows[4]["mode"], "pipeline");
+  EXPECT_GT(rows[3]["comm_bytes_per_device_per_step"], rows[1]["comm_bytes_per_device_per_step"]);
   expect_rejected(run("--workload run.json --topology dgx1-v100 --devices 4 --strategy pipeline"),
                   2, {"--devices", "2 layers"});
 }

@@ -177,8 +177,8 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
             "'{}' has {} devices, {} were asked for; a cluster is NAME*HOSTS@100gbe", topology.name,
             topology.gpus.size(), devices);
     for (const Strategy strategy : task.strategies) {
-      const bool accumulates = strategy != Strategy::data_parallel && strategy != Strategy::zero3 &&
-                               strategy != Strategy::pipeline;
+      const bool accumulates = strategy != Strategy::data_parallel && strategy != Strategy::zero2 &&
+                               strategy != Strategy::zero3 && strategy != Strategy::pipeline;
       require(task.accumulate == 1 || accumulates, ErrorCode::Usage, "--accumulate",
               "{} communicates in every pass; use ddp", predict::to_string(strategy));
       require(!predict::is_of_one_process(strategy) || devices <= topology.gpus_per_host(),
