@@ -20,7 +20,7 @@ namespace lockstep::tools {
 
 namespace {
 
-const std::array<std::string, 3> kModes = {"dp", "ddp", "pipeline"};
+const std::array<std::string, 6> kModes = {"dp", "ddp", "pipeline", "zero1", "zero2", "zero3"};
 
 std::vector<Mode> parse_modes(std::string_view text) {
   std::vector<Mode> modes;
@@ -28,8 +28,9 @@ std::vector<Mode> parse_modes(std::string_view text) {
     const std::size_t comma = text.find(',');
     const std::string_view name = text.substr(0, comma);
     require(std::ranges::count(kModes, name) > 0, ErrorCode::Usage, "--modes",
-            "unknown mode '{}'; use dp, ddp, pipeline, or several such as dp,ddp{}", name,
-            did_you_mean(name, kModes));
+            "unknown mode '{}'; use dp, ddp, pipeline, zero1, zero2, zero3, or several such as "
+            "dp,ddp{}",
+            name, did_you_mean(name, kModes));
     modes.push_back(parse_mode(name));
     if (comma == std::string_view::npos) return modes;
     text.remove_prefix(comma + 1);
@@ -90,6 +91,9 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
       list_placements(flags, modes, counts, type, missing);
   const std::vector<std::optional<std::size_t>> groups = list_groups(flags);
   TrainingFlags of_all = flags;
+  for (const DevicePlacement& placement : placements) {
+    if (shard_depth(placement.mode)) of_all.shard = shard_word(placement.mode);
+  }
   of_all.per_device_batch.clear();
   of_all.accumulate = 1;  // with_batch() applies it, once the row's batch is known
   if (flags.bitwise) {
@@ -110,6 +114,7 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
       }
       rows.push_back(
           {placement, std::move(of_row), rows_per_device, are_missing(num_devices, type)});
+      rows.back().task.shard = shard_depth(placement.mode);
       require_fitting_sampler(rows.back().task, placement);
     }
   }
@@ -185,9 +190,9 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
     const std::size_t num_devices = planned.placement.devices.size();
     if (num_devices == 1 && !is_single) continue;  // a single device is predicted already
     prediction.devices = {num_devices};
-    prediction.strategies = {planned.placement.mode == Mode::ddp        ? Strategy::ddp
-                             : planned.placement.mode == Mode::pipeline ? Strategy::pipeline
-                                                                        : Strategy::data_parallel};
+    prediction.strategies = {is_single
+                                 ? Strategy::data_parallel
+                                 : predict::parse_strategy(to_string(planned.placement.mode))};
     if (planned.task.pipeline) {
       prediction.schedule = planned.task.pipeline->schedule;
       prediction.micro_batches = planned.task.pipeline->num_micro_batches;

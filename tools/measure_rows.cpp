@@ -36,7 +36,8 @@ RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, st
   const TemporaryFolder temporary("compare");
   const RowFolder folder{temporary.path()};
   const std::size_t num_ranks = placement.devices.size();
-  flags.parallel = to_string(placement.mode);
+  flags.shard = shard_word(placement.mode);
+  flags.parallel = flags.shard.empty() ? to_string(placement.mode) : "ddp";
   flags.devices = static_cast<int>(num_ranks);
   flags.batch = static_cast<int>(batch);
   flags.per_device_batch.clear();
@@ -58,9 +59,11 @@ RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, st
     std::string why = last_words.text();
     if (why.starts_with(kName)) why.erase(0, kName.size());
     fail(code == 2 ? ErrorCode::Usage : ErrorCode::Comm, "compare",
-         "{} on {} processes ended with exit code {}: {}", flags.parallel, num_ranks, code, why);
+         "{} on {} processes ended with exit code {}: {}", to_string(placement.mode), num_ranks,
+         code, why);
   }
   RunRow row = read_row(folder.row());
+  row.placement.mode = placement.mode;
   row.result.weights = nn::load_weights(folder.weights());
   return row;
 }

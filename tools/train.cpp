@@ -36,7 +36,7 @@ void require_fitting_processes(const TrainingFlags& flags, int num_ranks) {
 }
 
 Mode mode_of_processes(const TrainingFlags& flags) {
-  return flags.parallel == "pipeline" ? Mode::pipeline : Mode::ddp;
+  return flags.parallel == "pipeline" ? Mode::pipeline : mode_of_ranks(flags.shard);
 }
 
 DevicePlacement placement_of(const TrainingFlags& flags, int num_ranks, DeviceType type) {
@@ -134,6 +134,7 @@ void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& en
 }
 
 Mode mode_of(const TrainingFlags& flags, std::size_t num_devices) {
+  if (flags.parallel == "ddp") return mode_of_ranks(flags.shard);
   if (flags.parallel != "none") return parse_mode(flags.parallel);
   require(num_devices == 1, ErrorCode::Usage, "--parallel",
           "{} devices were asked for; say how to use them: --parallel dp, --parallel ddp or "

@@ -81,6 +81,32 @@ TEST(Compare, RowsWithBatchNormAreJudgedByTheirGradients) {
   }
 }
 
+// Shards of rows that are uneven, clipping, and a last rank that has padding alone of a bias.
+TEST(Compare, RowsWithShardsAreJudgedLikeDdps) {
+  const TempFolder folder;
+  for (const char* how : {"--model mlp:64-24-10 --optimizer adamw --clip-norm 0.5", "--model lenet",
+                          "--dataset embedded-text --model gpt:1-2-16-16 --optimizer adamw",
+                          "--model mlp:64-24-10 --ranks processes"}) {
+    SCOPED_TRACE(how);
+    expect_success(
+        run_lockstep(words("compare --batch 30 --modes ddp,zero1,zero2,zero3 --devices 3 --steps 4 "
+                           "--json r " +
+                           std::string(how)),
+                     folder.path()));
+    const nlohmann::json rows = read_json(folder / "r")["rows"];
+    ASSERT_EQ(rows.size(), 5U);
+    for (const nlohmann::json& row : rows) EXPECT_EQ(row["verdict"]["equal"], true);
+    EXPECT_EQ(rows[2]["mode"], "zero1");
+    EXPECT_EQ(rows[4]["mode"], "zero3");
+    const auto sent = [&](std::size_t row) {
+      return rows[row]["comm_bytes_per_device_per_step"].get<double>();
+    };
+    EXPECT_NEAR(sent(2) / sent(1), 1, 0.1);
+    EXPECT_EQ(sent(2), sent(3));
+    EXPECT_NEAR(sent(4) / sent(2), 1.5, 0.05);
+  }
+}
+
 // Uneven shards: 30 rows by 4 devices.
 TEST(Compare, SynchronisedBatchNormEndsAsOneDevice) {
   const TempFolder folder;

@@ -67,6 +67,7 @@ const std::vector<Row> kRows = {
      {"--chunks 2", kPipeline},
      "for --pipeline-schedule interleaved",
      {"--chunks 2 --pipeline-schedule interleaved", kPipeline}},
+    {"--shard", {"--shard gradients", kNoRanks}, "ranks of ddp", {"--shard gradients"}},
     {"--threads-per-device",
      {"--threads-per-device 1", {Mode::single}, kGpu},
      "these are GPUs",

@@ -48,6 +48,7 @@ TEST_F(Resume, EndsWithTheWeightsOfAnUndisturbedRun) {
        {"", "--parallel dp --devices 3", "--parallel ddp --devices 4 --optimizer adamw",
         "--parallel ddp --devices 2 --ranks processes", "--bitwise --parallel ddp --devices 2",
         "--dataset embedded-text --model gpt:1-2-16-16 --optimizer adamw --batch 512",
+        "--parallel ddp --devices 3 --shard parameters --optimizer adamw",
         "--sampler torch --parallel ddp --devices 2 --clip-norm 0.1 --schedule step:7"}) {
     fs::remove_all(folder_ / "kept");
     const Outcome undisturbed = train("--steps 40 " + flags);
@@ -79,6 +80,26 @@ TEST_F(Resume, GoesOnWithAnotherNumberOfRanks) {
   train_to(12, "--bitwise --parallel ddp --devices 4");
   const Outcome resumed = train("--resume kept --steps 40 --bitwise --parallel ddp --devices 2");
   EXPECT_EQ(weights_digest(resumed), weights_digest(undisturbed));
+}
+
+TEST_F(Resume, ShardsGoOnWithAnotherNumberOfRanksAndAtAnotherDepth) {
+  const std::string flags = "--dtype float64 --optimizer adamw --parallel ddp ";
+  const Outcome undisturbed = train("--steps 40 --save one.st " + flags + "--devices 1");
+  train_to(27, flags + "--devices 4 --shard parameters");
+  for (const char* how : {"--devices 4 --shard parameters", "--devices 3 --shard optimizer",
+                          "--devices 2 --shard gradients", "--devices 2"}) {
+    expect_success(train("--resume kept --steps 40 --save two.st " + flags + how));
+    const checkpoint::ArrayFile one = checkpoint::read_safetensors(folder_ / "one.st");
+    const checkpoint::ArrayFile two = checkpoint::read_safetensors(folder_ / "two.st");
+    ASSERT_EQ(one.arrays.size(), two.arrays.size());
+    for (std::size_t i = 0; i < one.arrays.size(); ++i) {
+      const auto* const a = reinterpret_cast<const double*>(one.arrays[i].bytes.data());
+      const auto* const b = reinterpret_cast<const double*>(two.arrays[i].bytes.data());
+      for (std::size_t k = 0; k < one.arrays[i].bytes.size() / sizeof(double); ++k) {
+        ASSERT_NEAR(a[k], b[k], 1e-9) << how;
+      }
+    }
+  }
 }
 
 TEST_F(Resume, KeepsTheNewestAndRemovesWhatAKilledRunLeft) {

@@ -27,6 +27,23 @@ mutant(tail_not_reduced
   RUN "--modes ddp --devices 4 --model mlp:64-32-10 --steps 3"
   EXPECT "ddp on 4 devices" "gradients: step 0" "rank [0-3]" "parameter [02]\\.(weight|bias)" "relative error")
 
+# --- shards
+
+mutant(shard_gets_a_sum
+  SOURCE engine/parallel/sharded/unit.cpp
+  REPLACE [=[{.op = comm::ReduceOp::average, .launch = comm::Launch::async}]=]
+  WITH [=[{.op = comm::ReduceOp::sum, .launch = comm::Launch::async}]=]
+  RUN "--modes zero2 --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "zero2 on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
+
+mutant(parameters_of_the_step_before
+  SOURCE engine/parallel/sharded/unit.cpp
+  REPLACE [=[  whole_.bump_version();  // a graph of before the step must not take what is gathered after it
+  is_whole_ = false;]=]
+  WITH [=[  is_whole_ = !frees_parameters();]=]
+  RUN "--modes zero1 --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "zero1 on 2 devices" "(gradients|loss): step [12]")
+
 # --- DistributedDataParallel
 
 mutant(rank_keeps_its_own_weights

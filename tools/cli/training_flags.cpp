@@ -42,9 +42,17 @@ constexpr IdleRule kWithoutRanks = {
     [](const FlagSetting& in) { return std::ranges::none_of(in.modes, has_ranks); },
     "is for the ranks of ddp, and there are none here; leave it out, or use ddp (train: --parallel "
     "ddp, compare: --modes ddp)"};
+constexpr IdleRule kWithoutDdp = {
+    [](const FlagSetting& in) {
+      return std::ranges::none_of(
+          in.modes, [](Mode mode) { return mode == Mode::ddp || shard_depth(mode).has_value(); });
+    },
+    "is for the ranks of ddp, and there are none here; leave it out, or use --parallel ddp"};
 constexpr IdleRule kWithoutGradientSums = {
     [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::ddp) == 0; },
-    "is for gradients that ranks of ddp sum, and there are none here; leave it out, or use ddp"};
+    "is for gradients that ranks of ddp sum in buckets, and there are none here (shards are "
+    "reduced "
+    "layer by layer); leave it out, or use ddp"};
 constexpr IdleRule kWithoutPipeline = {
     [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::pipeline) == 0; },
     "is for a pipeline, and there is none here; leave it out, or use one (train: --parallel "
@@ -103,6 +111,12 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.one_of = {"gpipe", "1f1b", "interleaved"}, .idle = {kWithoutPipeline}}),
     flag("--chunks", &F::chunks, "parts of the model on each stage of interleaved (default 2)",
          {.idle = {kWithoutPipeline, kWithoutChunks}}),
+    flag("--shard", &F::shard,
+         "let each rank of ddp keep a part only: of the optimizer's state (optimizer: ZeRO-1), of "
+         "gradients too (gradients: ZeRO-2), of parameters too (parameters: ZeRO-3, FSDP)",
+         {.one_of = {"optimizer", "gradients", "parameters"},
+          .commands = kTrain,
+          .idle = {kWithoutDdp}}),
     flag("--devices", &F::devices, "how many logical devices (default 1)",
          {.commands = kTrain, .ranks = kEachItsOwn}),
     flag("--device-ids", &F::device_ids, "exactly these logical devices, such as 0,3",

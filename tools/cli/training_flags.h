@@ -35,6 +35,7 @@ struct TrainingFlags : RankFlags {
   std::optional<int> micro_batches;
   std::string pipeline_schedule = "1f1b";
   std::optional<int> chunks;
+  std::string shard;  // empty: nothing
   std::optional<int> batch;
   std::string per_device_batch;  // one number; a list for compare
   int accumulate = 1;

@@ -135,9 +135,12 @@ Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& l
   const double excess = computation(step) * (1 - 1 / factor);
   if (factor >= kNotShared && (!is_notable || excess > largest.seconds)) {
     return {kUnsharedWork,
-            fmt::format("each computes {:.1f}x its share of one device's time, since it repeats "
-                        "the full optimizer update and small matrix products are inefficient; {}",
-                        factor, larger_batch)};
+            fmt::format(
+                "each computes {:.1f}x its share of one device's time, since {}small matrix "
+                "products are inefficient; {}",
+                factor,
+                shard_depth(row.placement.mode) ? "" : "it repeats the full optimizer update and ",
+                larger_batch)};
   }
   if (is_notable) {
     const bool is_copy = largest.seconds == step.copy;

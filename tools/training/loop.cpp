@@ -14,6 +14,7 @@
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
+#include "tools/training/whole_state.h"
 #include "tools/verdict/rank_checks.h"
 
 namespace lockstep::tools {
@@ -66,6 +67,14 @@ struct CapturedSteps {
   Step last;
 };
 
+// At depth three a pass without a step gathers parameters that no step needs. Above it the next
+// step finds them there.
+std::unique_ptr<trace::UncountedScope> beside_the_steps(const LocalModels& models) {
+  if (!models.sharded || models.sharded->depth() != parallel::ShardDepth::parameters)
+    return nullptr;
+  return std::make_unique<trace::UncountedScope>(std::vector<int>{models.first().rank});
+}
+
 // Adds up, over this rank's part of the test rows, what `judge` says of logits and labels.
 template <typename Judge>
 double judge_test_rows(const TrainingTask& task, const LocalModels& models, const RankModel& model,
@@ -86,10 +95,11 @@ double judge_test_rows(const TrainingTask& task, const LocalModels& models, cons
   model.inner->eval();
   double sum = 0;
   while (const std::optional<data::Batch> batch = loader.next()) {
-    if (batch->labels.num_elements() == 0) continue;
+    const bool is_empty = batch->labels.num_elements() == 0;
+    if (is_empty && !models.sharded) continue;  // with shards all ranks make each other's passes
     const Variable logits =
         models.pipeline ? models.pipeline->evaluate(batch->x) : (*model.inner)(Variable(batch->x));
-    if (logits.defined()) sum += judge(logits, batch->labels);
+    if (logits.defined() && !is_empty) sum += judge(logits, batch->labels);
   }
   model.inner->train();
   return sum;
@@ -98,6 +108,7 @@ double judge_test_rows(const TrainingTask& task, const LocalModels& models, cons
 // The mean of a judgement over all test labels, in eval mode. All ranks call it.
 template <typename Judge>
 double mean_over_test(const TrainingTask& task, const LocalModels& models, const Judge& judge) {
+  const std::unique_ptr<trace::UncountedScope> after_the_step = beside_the_steps(models);
   double sum = 0;
   for (const RankModel& model : models.ranks) {
     sum += judge_test_rows(task, models, model, judge);
@@ -163,7 +174,7 @@ class TrainingLoop {
       result_.findings = checks_->findings();
     }
     if (log_) log_->commit();
-    if (is_first_ || models_.pipeline) result_.weights = weights();
+    if (is_first_ || models_.is_in_parts()) result_.weights = weights();
     if (is_first_) {
       require_finite(result_.weights, task_.num_steps,
                      checks_ ? "the run cannot be judged" : "nothing is saved");
@@ -184,23 +195,25 @@ class TrainingLoop {
             models_.first().rank, step_);
     const auto& states = task_.resumed->optimizer;
     for (std::size_t local = 0; local < optimizers_.size(); ++local) {
-      const auto parameters = named_parameters(*optimizers_[local], *models_.ranks[local].inner);
-      for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const auto pieces = optimized_pieces(*optimizers_[local], models_.ranks[local]);
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
         const auto found = std::ranges::find_if(
-            states, [&](const auto& state) { return state.first == parameters[i].first; });
+            states, [&](const auto& state) { return state.first == pieces[i].name; });
         require(found != states.end(), ErrorCode::State, "--resume",
-                "the checkpoint has no state of the optimizer for {}", parameters[i].first);
+                "the checkpoint has no state of the optimizer for {}", pieces[i].name);
         optim::Optimizer::State state = found->second;
-        for (Tensor& tensor : state.tensors) tensor = padded(tensor, parameters[i].second.shape());
+        for (Tensor& tensor : state.tensors) {
+          tensor = piece_of(pieces[i], padded(tensor, pieces[i].shape));
+        }
         optimizers_[local]->load_state(i, state);
       }
     }
   }
 
-  // On rank 0, after the step that makes `step_` of them.
+  // After the step that makes `step_` of them: rank 0 writes what all ranks hold.
   void keep_checkpoint() {
     const bool is_due = step_ % task_.checkpoints->every == 0 || step_ == task_.num_steps;
-    if (!is_due || (!is_first_ && !models_.pipeline)) return;
+    if (!is_due || (!is_first_ && !models_.is_in_parts())) return;
     drain_losses();  // a loss that is not finite ends the run before it is kept
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "checkpoint");
     Checkpoint checkpoint{.step = step_,
@@ -211,27 +224,23 @@ class TrainingLoop {
     if (is_first_) write_checkpoint(*task_.checkpoints, checkpoint);
   }
 
-  // Messages to rank 0 of a pipeline are no step's.
+  // Messages to rank 0 are no step's.
   nn::StateDict weights() const {
     const trace::UncountedScope no_part_of_a_step({models_.first().rank});
     return models_.copy_weights();
   }
 
   // By parameter; of a pipeline those of all stages, on rank 0.
-  std::vector<std::pair<std::string, optim::Optimizer::State>> optimizer_states() const {
-    std::vector<std::pair<std::string, optim::Optimizer::State>> states;
-    const auto parameters = named_parameters(*optimizers_[0], *models_.first().inner);
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      states.emplace_back(parameters[i].first, optimizers_[0]->state(i));
-    }
-    if (!models_.pipeline) return states;
+  OptimizerStates optimizer_states() const {
     const trace::UncountedScope no_part_of_a_step({models_.first().rank});
+    const OptimizerStates states = whole_optimizer_state(task_, models_, *optimizers_[0], step_);
+    if (!models_.pipeline) return states;
     nn::StateDict mine;
     for (const auto& [name, state] : states) {
       mine.emplace_back(name, Tensor::empty({0}, DType::float32, Device{}));
       for (const Tensor& tensor : state.tensors) mine.emplace_back(name, tensor);
     }
-    std::vector<std::pair<std::string, optim::Optimizer::State>> all;
+    OptimizerStates all;
     for (const nn::StateDict& stage : models_.pipeline->gather(mine)) {
       bool is_new = false;
       for (const auto& [name, tensor] : stage) {

@@ -126,6 +126,9 @@ Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Modu
   if (auto* const ddp = dynamic_cast<parallel::Ddp*>(&model)) {
     const auto no_sync = ddp->no_sync();
     std::ranges::for_each(earlier, add);
+  } else if (auto* const sharded = dynamic_cast<parallel::Sharded*>(&model)) {
+    const auto no_step = sharded->no_step();
+    std::ranges::for_each(earlier, add);
   } else {
     std::ranges::for_each(earlier, add);
   }
@@ -169,6 +172,7 @@ std::vector<double> LocalModels::sum_over_ranks(const std::vector<double>& numbe
 
 nn::StateDict LocalModels::copy_weights() const {
   if (pipeline) return pipeline->gather_state();
+  if (sharded) return sharded->state_dict();
   nn::StateDict copy;
   for (const auto& [name, tensor] : nn::state_dict(*first().inner)) {
     copy.emplace_back(name, tensor.to(Device{}).clone());
@@ -179,6 +183,7 @@ nn::StateDict LocalModels::copy_weights() const {
 // Ranks of DDP have the same gradients, and so the same norm.
 Tensor LocalModels::clip_gradients(double max_norm) const {
   if (pipeline) return pipeline->clip_gradients(max_norm);
+  if (sharded) return sharded->clip_grad_norm(max_norm);
   Tensor norm;
   for (const RankModel& model : ranks) {
     norm = optim::clip_grad_norm_on_device(model.inner->parameters(), max_norm);
@@ -240,8 +245,15 @@ LocalModels make_rank_model(const TrainingTask& task, Device device,
     if (task.batch_norm == parallel::BatchNormRows::all) {
       parallel::sync_batch_norm(*model, communicator);
     }
-    models.ranks[0].wrapped =
-        std::make_shared<parallel::Ddp>(model, communicator, ddp_options(task));
+    if (task.shard) {
+      models.sharded = std::make_shared<parallel::Sharded>(model, communicator, *task.shard);
+      models.ranks[0].wrapped = models.sharded;
+      // The whole model was there before it was cut; the steps' peak is what counts.
+      runtime::logical_device(device).memory().reset_peak();
+    } else {
+      models.ranks[0].wrapped =
+          std::make_shared<parallel::Ddp>(model, communicator, ddp_options(task));
+    }
   }
   return models;
 }
@@ -256,36 +268,37 @@ std::vector<std::size_t> bucket_order(const LocalModels& models) {
   return order;
 }
 
+namespace {
+
+// Of whole parameters, or of this rank's pieces.
+std::vector<optim::ParameterGroup> groups_of(const OptimizerSettings& settings,
+                                             const RankModel& model) {
+  const bool all_decay = settings.decays == OptimizerSettings::Decays::all;
+  if (const auto* const sharded = dynamic_cast<const parallel::Sharded*>(model.wrapped.get())) {
+    using Decays = parallel::Sharded::Decays;
+    return sharded->groups(settings.weight_decay, all_decay ? Decays::all : Decays::matrices);
+  }
+  const std::vector<Variable> parameters = model.inner->parameters();
+  if (all_decay) return {{parameters, settings.weight_decay}};
+  return optim::decay_groups(parameters, settings.weight_decay);
+}
+
+}  // namespace
+
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model) {
   const OptimizerSettings& settings = task.optimizer;
+  const std::vector<optim::ParameterGroup> groups = groups_of(settings, model);
   if (settings.kind == OptimizerKind::adamw) {
     optim::AdamWOptions options;
     options.learning_rate = settings.learning_rate;
-    options.weight_decay = settings.weight_decay;
-    const std::vector<Variable> parameters = model.inner->parameters();
-    if (settings.decays == OptimizerSettings::Decays::all) {
-      return std::make_unique<optim::AdamW>(parameters, options);
-    }
-    return std::make_unique<optim::AdamW>(optim::decay_groups(parameters, settings.weight_decay),
-                                          options);
+    return std::make_unique<optim::AdamW>(groups, options);
   }
   optim::SgdOptions options;
   options.learning_rate = settings.learning_rate;
   options.momentum = settings.momentum;
   options.weight_decay = settings.weight_decay;
   options.kind = settings.momentum_kind;
-  return std::make_unique<optim::Sgd>(model.inner->parameters(), options);
-}
-
-std::vector<nn::NamedParameter> named_parameters(const optim::Optimizer& optimizer,
-                                                 const nn::Module& model) {
-  const std::vector<nn::NamedParameter> all = model.named_parameters();
-  std::vector<nn::NamedParameter> ordered;
-  for (const Variable& parameter : optimizer.parameters()) {
-    ordered.push_back(*std::ranges::find_if(
-        all, [&](const nn::NamedParameter& entry) { return entry.second.is_same(parameter); }));
-  }
-  return ordered;
+  return std::make_unique<optim::Sgd>(groups[0].parameters, options);
 }
 
 std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const LocalModels& models,

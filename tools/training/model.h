@@ -11,6 +11,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/replica_group.h"
 #include "engine/parallel/pipeline/pipeline_stage.h"
+#include "engine/parallel/sharded/sharded.h"
 #include "tools/training/placement.h"
 #include "tools/training/task.h"
 
@@ -20,7 +21,7 @@ struct RankModel {
   int rank = 0;
   std::shared_ptr<nn::Module> inner;    // which has the parameters; of a pipeline its stage's
   std::shared_ptr<nn::Module> wrapped;  // what forward() is called on: the inner model itself,
-                                        // DataParallel or Ddp around it
+                                        // DataParallel, Ddp or Sharded around it
   std::vector<Device> devices;          // of this rank: several only under DataParallel
 };
 
@@ -30,18 +31,21 @@ struct LocalModels {
   comm::Communicator* communicator = nullptr;         // to the ranks of other threads or processes
   std::unique_ptr<parallel::ReplicaGroup> replicas;   // where this thread drives all ranks of DDP
   std::unique_ptr<parallel::PipelineStage> pipeline;  // this rank's stage
+  std::shared_ptr<parallel::Sharded> sharded;         // around this rank's model, under --shard
 
   const RankModel& first() const { return ranks[0]; }
   std::vector<Device> devices() const;  // of all these ranks
   // Adds up numbers that each thread has for its ranks. All of them call it.
   std::vector<double> sum_over_ranks(const std::vector<double>& numbers) const;
+  // No rank has the whole model.
+  bool is_in_parts() const { return pipeline || sharded; }
   // How many ranks share the rows of a batch: the stages of a pipeline all take the whole.
   std::size_t num_shards() const { return pipeline ? 1 : num_ranks; }
   std::size_t shard_of(const RankModel& model) const {
     return pipeline ? 0 : static_cast<std::size_t>(model.rank);
   }
-  // The whole model's weights on rank 0, which later steps do not change; of a pipeline nothing
-  // elsewhere. All ranks call it.
+  // The whole model's weights on rank 0, which later steps do not change; in parts
+  // nothing elsewhere. All ranks call it.
   nn::StateDict copy_weights() const;
   // Clips the gradients of all ranks together, and returns their norm before.
   Tensor clip_gradients(double max_norm) const;
@@ -64,10 +68,6 @@ LocalModels make_rank_model(const TrainingTask& task, Device device,
 std::vector<std::size_t> bucket_order(const LocalModels& models);
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model);
-
-// The model's parameters in the order of the optimizer, which takes group after group.
-std::vector<nn::NamedParameter> named_parameters(const optim::Optimizer& optimizer,
-                                                 const nn::Module& model);
 
 // The rows of this rank, epoch by epoch, on its first device.
 std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const LocalModels& models,

@@ -116,7 +116,8 @@ std::string describe_gpus(const std::vector<Device>& devices) {
 }  // namespace
 
 namespace {
-constexpr std::array<std::string_view, 4> kModes = {"single", "dp", "ddp", "pipeline"};
+constexpr std::array<std::string_view, 7> kModes = {"single", "dp",    "ddp",  "pipeline",
+                                                    "zero1",  "zero2", "zero3"};
 }
 
 std::string_view to_string(Mode mode) {
@@ -130,7 +131,26 @@ Mode parse_mode(std::string_view name) {
 }
 
 bool has_ranks(Mode mode) {
-  return mode == Mode::ddp || mode == Mode::pipeline;
+  return mode == Mode::ddp || mode == Mode::pipeline || shard_depth(mode);
+}
+
+std::optional<parallel::ShardDepth> shard_depth(Mode mode) {
+  if (mode == Mode::zero1) return parallel::ShardDepth::optimizer;
+  if (mode == Mode::zero2) return parallel::ShardDepth::gradients;
+  if (mode == Mode::zero3) return parallel::ShardDepth::parameters;
+  return std::nullopt;
+}
+
+Mode mode_of_ranks(std::string_view shard) {
+  if (shard == "optimizer") return Mode::zero1;
+  if (shard == "gradients") return Mode::zero2;
+  return shard == "parameters" ? Mode::zero3 : Mode::ddp;
+}
+
+std::string shard_word(Mode mode) {
+  if (mode == Mode::zero1) return "optimizer";
+  if (mode == Mode::zero2) return "gradients";
+  return mode == Mode::zero3 ? "parameters" : "";
 }
 
 DeviceType resolve_device_type(const TrainingFlags& flags) {
@@ -221,7 +241,7 @@ std::size_t num_physical_devices(const DevicePlacement& placement) {
 std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {
   const std::size_t num_devices = placement.devices.size();
   if (placement.mode == Mode::pipeline) return 0;
-  if (task.sampler == Sampler::torch && placement.mode == Mode::ddp) return 0;
+  if (task.sampler == Sampler::torch && has_ranks(placement.mode)) return 0;
   const std::size_t rows = task.rows_of_full_batch();
   if (task.summation == Summation::plain) {
     return plan::scatter_plan(rows, num_devices).num_idle_devices();
@@ -242,7 +262,7 @@ std::string idle_note(const TrainingTask& task, const DevicePlacement& placement
 
 void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement) {
   const std::size_t num_ranks = placement.devices.size();
-  if (task.sampler != Sampler::torch || placement.mode != Mode::ddp) return;
+  if (task.sampler != Sampler::torch || !has_ranks(placement.mode)) return;
   require(task.batch % num_ranks == 0, ErrorCode::Usage, "--sampler",
           "torch gives every rank as many rows, and a batch of {} rows cannot be shared evenly by "
           "{} ranks; use a multiple for --batch, or --sampler exact",

@@ -178,6 +178,15 @@ void require_fitting_graph(const TrainingFlags& flags) {
           "captures the steps of all ranks from one thread; leave it out with --ranks processes");
 }
 
+void require_fitting_shards(const TrainingFlags& flags) {
+  require(!flags.bitwise, ErrorCode::Usage, "--shard",
+          "reduces gradients layer by layer, and --bitwise adds them up in an order of its own; "
+          "leave one out");
+  require(!flags.graph, ErrorCode::Usage, "--shard",
+          "lets ranks wait for each other within a step, which --graph captures from one thread; "
+          "leave one out");
+}
+
 }  // namespace
 
 nn::ModelData TrainingTask::model_data() const {
@@ -308,6 +317,10 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   if (flags.graph) {
     require_fitting_graph(flags);
     task.launching = TrainingTask::Launching::graph;
+  }
+  if (!flags.shard.empty()) {
+    require_fitting_shards(flags);
+    task.shard = shard_depth(mode_of_ranks(flags.shard));
   }
   take_accumulation(task, flags);
   task.all_reduce_plan = plan::parse_all_reduce_plan(flags.plan);

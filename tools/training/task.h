@@ -17,6 +17,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 #include "engine/parallel/pipeline/pipeline_stage.h"
+#include "engine/parallel/sharded/unit.h"
 #include "engine/parallel/sync_batch_norm.h"
 #include "tools/cli/training_flags.h"
 #include "tools/training/checkpoint.h"
@@ -56,6 +57,7 @@ struct TrainingTask {
   Summation summation = Summation::plain;
   parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all
   std::optional<parallel::PipelineOptions> pipeline;                  // of its rows (pipeline.h)
+  std::optional<parallel::ShardDepth> shard;  // of ddp
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
   std::optional<CheckpointPlan> checkpoints;

@@ -13,6 +13,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
+#include "tools/training/whole_state.h"
 
 namespace lockstep::tools {
 namespace {
@@ -147,9 +148,21 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       locals_(models.ranks.size()),
       curve_(task.num_steps),
       watch_(task.data->train.num_classes) {
-  for (const auto& [name, parameter] : named_parameters(*optimizers[0], *models.first().inner)) {
-    names_.push_back(name);
-    weight_decays_.push_back(reference_weight_decay(task.optimizer, parameter.shape()));
+  const auto add = [&](Parameters& list, const std::string& name, const Shape& shape) {
+    list.names.push_back(name);
+    list.weight_decays.push_back(reference_weight_decay(task.optimizer, shape));
+  };
+  for (const auto& piece : optimized_pieces(*optimizers[0], models.first())) {
+    add(stepped_, piece.name, piece.shape);
+  }
+  whole_ = stepped_;
+  if (models.sharded) {
+    whole_ = {};
+    for (const parallel::Unit& unit : models.sharded->units()) {
+      for (const auto& [name, parameter] : unit.layout().parameters) {
+        add(whole_, name, parameter.shape());
+      }
+    }
   }
   const std::shared_ptr<nn::Module> model =
       models.pipeline ? make_model(task, Device{}) : models.first().inner;
@@ -171,7 +184,7 @@ void RankChecks::before_step(std::size_t step) {
     if (is_due(step)) local.before = state_of(i, Elements::all);
     if (step > 0) continue;
     for (const auto& [name, tensor] : nn::state_dict(*models_.ranks[i].inner)) {
-      const bool is_buffer = std::ranges::count(names_, name) == 0;
+      const bool is_buffer = std::ranges::count(whole_.names, name) == 0;
       if (is_buffer) local.before.emplace_back(name, tensor.to_vector<double>());
     }
   }
@@ -182,7 +195,8 @@ void RankChecks::after_clearing(std::size_t step) {
     const std::vector<Variable>& parameters = optimizers_[i]->parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       if (!parameters[p].grad().defined()) continue;
-      find(i, "gradients", step, names_[p], "the gradient of the step before was not cleared");
+      find(i, "gradients", step, stepped_.names[p],
+           "the gradient of the step before was not cleared");
     }
   }
 }
@@ -214,8 +228,8 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
 }
 
 KeptTensors RankChecks::weights() const {
-  if (models_.pipeline) {
-    const trace::UncountedScope no_part_of_a_step({models_.first().rank});
+  if (models_.is_in_parts()) {
+    const Window no_part_of_a_step(*this);
     return keep(models_.copy_weights());
   }
   if (models_.first().rank != 0) return {};
@@ -273,25 +287,74 @@ void RankChecks::look_at_schedule(std::size_t local, std::size_t step) {
          fmt::format("the learning rate is {:.6g}, the schedule says {:.6g}",
                      optimizer.learning_rate(), expected));
   }
-  for (std::size_t p = 0; p < names_.size(); ++p) {
+  for (std::size_t p = 0; p < stepped_.names.size(); ++p) {
     const std::uint64_t counted = optimizer.state(p).num_steps;
     if (counted == step + 1) continue;
-    find(local, "schedule", step, names_[p],
+    find(local, "schedule", step, stepped_.names[p],
          fmt::format("the optimizer counts {} steps, the run {}", counted, step + 1));
   }
 }
 
-// Each parameter by name, then what its optimizer keeps for it.
-KeptTensors RankChecks::state_of(std::size_t local, Elements elements) const {
-  const std::size_t count =
-      elements == Elements::all ? std::numeric_limits<std::size_t>::max() : kFew;
+KeptTensors RankChecks::gather(
+    std::size_t local, const std::function<Tensor(std::size_t piece)>& of_piece,
+    const std::function<std::string(const std::string& name)>& kept_as) const {
+  const Window no_part_of_a_step(*this);
   KeptTensors kept;
-  for (std::size_t p = 0; p < names_.size(); ++p) {
-    kept.emplace_back(names_[p], elements_of(optimizers_[local]->parameters()[p].value(), count));
-    const std::vector<Tensor> tensors = optimizers_[local]->state(p).tensors;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      kept.emplace_back(state_name(task_.optimizer, names_[p], i), elements_of(tensors[i], count));
+  visit_whole(models_, local, *optimizers_[local], of_piece,
+              [&](const std::string& name, const Tensor& tensor) {
+                kept.emplace_back(kept_as(name), tensor.to_vector<double>());
+              });
+  return kept;
+}
+
+std::size_t RankChecks::count_of(Elements elements) {
+  return elements == Elements::all ? std::numeric_limits<std::size_t>::max() : kFew;
+}
+
+// By name: each parameter, and what its optimizer keeps for it.
+KeptTensors RankChecks::state_of(std::size_t local, Elements elements) const {
+  const optim::Optimizer& optimizer = *optimizers_[local];
+  KeptTensors kept;
+  if (elements == Elements::few || !models_.sharded) {
+    for (std::size_t p = 0; p < stepped_.names.size(); ++p) {
+      const std::string& name = stepped_.names[p];
+      kept.emplace_back(name, elements_of(optimizer.parameters()[p].value(), count_of(elements)));
+      const std::vector<Tensor> tensors = optimizer.state(p).tensors;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        kept.emplace_back(state_name(task_.optimizer, name, i),
+                          elements_of(tensors[i], count_of(elements)));
+      }
     }
+    return kept;
+  }
+  kept = gather(
+      local, [&](std::size_t p) { return optimizer.parameters()[p].value(); },
+      [](const std::string& name) { return name; });
+  // No step was made yet on any rank, or on all.
+  const std::size_t num_states = has_stepped_ ? num_state_tensors(task_.optimizer) : 0;
+  for (std::size_t i = 0; i < num_states; ++i) {
+    for (auto& state : gather(
+             local, [&](std::size_t p) { return optimizer.state(p).tensors.at(i); },
+             [&](const std::string& name) { return state_name(task_.optimizer, name, i); })) {
+      kept.push_back(std::move(state));
+    }
+  }
+  return kept;
+}
+
+// No elements where there is no gradient.
+KeptTensors RankChecks::gradients_of(std::size_t local, Elements elements) const {
+  const std::vector<Variable>& parameters = optimizers_[local]->parameters();
+  if (elements == Elements::all && models_.sharded) {
+    return gather(
+        local, [&](std::size_t p) { return parameters[p].grad(); },
+        [](const std::string& name) { return name; });
+  }
+  KeptTensors kept;
+  for (std::size_t p = 0; p < stepped_.names.size(); ++p) {
+    const Tensor& grad = parameters[p].grad();
+    kept.emplace_back(stepped_.names[p], grad.defined() ? elements_of(grad, count_of(elements))
+                                                        : std::vector<double>{});
   }
   return kept;
 }
@@ -299,21 +362,18 @@ KeptTensors RankChecks::state_of(std::size_t local, Elements elements) const {
 void RankChecks::look_at_update(std::size_t local, std::size_t step) {
   Local& mine = locals_[local];
   const Elements elements = is_due(step) ? Elements::all : Elements::few;
-  mine.gradients.clear();
-  for (std::size_t p = 0; p < names_.size(); ++p) {
-    const Tensor& grad = optimizers_[local]->parameters()[p].grad();
-    const std::size_t count = is_due(step) ? std::numeric_limits<std::size_t>::max() : kFew;
-    mine.gradients.emplace_back(names_[p],
-                                grad.defined() ? elements_of(grad, count) : std::vector<double>{});
-  }
+  has_stepped_ = true;
+  mine.gradients = gradients_of(local, elements);
   mine.after = state_of(local, elements);
   mine.left = is_due(step) ? state_of(local, Elements::few) : mine.after;
   mine.step_after_left = step + 1;
   const trace::UntracedScope untraced;
   const Device device = models_.ranks[local].devices[0];
+  const Parameters& parameters = elements == Elements::all ? whole_ : stepped_;
+  if (parameters.names.empty()) return;  // a rank whose shards are padding alone
   find_difference(local, step, mine.after,
-                  updated(task_, device, step, optimizers_[local]->learning_rate(), weight_decays_,
-                          mine.before, mine.gradients),
+                  updated(task_, device, step, optimizers_[local]->learning_rate(),
+                          parameters.weight_decays, mine.before, mine.gradients),
                   "a fresh optimizer gets another result from the same state and gradients");
 }
 

@@ -23,9 +23,11 @@
 //   update       as above, but for all elements
 //
 // So a wrong update can be told from rounding: it is judged on the run's own gradients, to the bit,
-// and those are judged by the tolerance of a sum. A checked step trains like any other, and the
-// checks change nothing in it. On a GPU, where reading stops the device, and in slow motion, rows
-// and elements are only looked at in the steps that are checked as a whole.
+// and those are judged by the tolerance of a sum. With --shard a rank judges its own pieces in
+// every step, and in some of them whole tensors, made of all ranks' pieces. A checked step trains
+// like any other, and the checks change nothing in it. On a GPU, where reading stops the device,
+// and in slow motion, rows and elements are only looked at in the steps that are checked as a
+// whole.
 //
 // The stages of a pipeline hold a part each: what they held goes to rank 0, where it is the whole,
 // and a parameter that two of them hold must be the same on both.
@@ -37,6 +39,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <set>
 
 #include "engine/data/data_loader.h"
@@ -119,10 +122,15 @@ class RankChecks {
   };
 
   Seen& seen(std::size_t local, std::size_t step);
+  static std::size_t count_of(Elements elements);
   KeptTensors state_of(std::size_t local, Elements elements) const;
   // Of a pipeline all stages', on rank 0; all ranks call these.
   KeptTensors weights() const;
   KeptTensors whole(std::size_t step, const KeptTensors& mine);
+  KeptTensors gradients_of(std::size_t local, Elements elements) const;
+  // All elements, which under --shard all ranks' pieces make.
+  KeptTensors gather(std::size_t local, const std::function<Tensor(std::size_t piece)>& of_piece,
+                     const std::function<std::string(const std::string& name)>& kept_as) const;
   void keep_weights(std::size_t num_steps);
   std::vector<std::size_t> global_rows(std::size_t step);
 
@@ -154,10 +162,17 @@ class RankChecks {
   const std::vector<Device> devices_;
   const std::set<std::size_t> due_;
   const bool is_exact_;
-  const bool is_cheap_;                 // true if reading tensors in every step is cheap
-  std::vector<std::string> names_;      // of the parameters, in the optimizer's order: by groups
+  const bool is_cheap_;  // true if reading tensors in every step is cheap
+  // Parameters by their names, with weight decays.
+  struct Parameters {
+    std::vector<std::string> names;
+    std::vector<double> weight_decays;
+  };
+  Parameters whole_;
+  // As the optimizer has them: by groups; under --shard the pieces of rank 0's, or this rank's.
+  Parameters stepped_;
   std::vector<std::string> all_names_;  // of the whole model's parameters, in its order
-  std::vector<double> weight_decays_;   // by name
+  bool has_stepped_ = false;            // so optimizers keep something
   std::vector<Local> locals_;           // by local rank
   KeptTensors initial_;                 // rank 0's weights
   std::optional<std::size_t> epoch_of_order_;

@@ -93,11 +93,12 @@ nn::StateDict Sharded::state_dict() const {
   };
   const bool is_first = communicator_->rank() == 0;
   for (Unit& unit : schedule_->units()) {
+    const bool was_whole = unit.is_whole();
     unit.gather();
     for (std::size_t i = 0; is_first && i < state.size(); ++i) {
       if (!is_copied[i] && unit.holds(state[i].second)) copy(i);
     }
-    unit.free_parameters();
+    if (!was_whole) unit.expect_step();  // as it was: the step's own gather still comes
   }
   if (!is_first) return {};
   for (std::size_t i = 0; i < state.size(); ++i) {

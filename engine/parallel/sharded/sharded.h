@@ -38,7 +38,7 @@ class Sharded final : public nn::ModuleOf<Sharded> {
   // Every rank makes the same passes, also without gradients. In training buffers follow rank 0.
   Variable forward(const Variable& input) override;
 
-  // What this rank's optimizer steps on, in a fixed order; a rank may have none of a parameter.
+  // The tensors that this rank's optimizer steps on; it may have no piece of a parameter.
   // A backward pass leaves the mean over all ranks in their gradients.
   std::vector<ShardPiece> pieces() const;
   // The same with one weight decay for all of them; or without for those of vectors, as

@@ -15,7 +15,7 @@
 
 namespace lockstep::parallel {
 
-// Of what a rank keeps its own share alone; each has what is before it, too.
+// A rank keeps only its share of this, and of all that stands before it.
 enum class ShardDepth { optimizer = 1, gradients = 2, parameters = 3 };
 
 // The part of one parameter that lies in this rank's shard.
@@ -38,6 +38,7 @@ class Unit {
   bool holds(const Tensor& tensor) const { return tensor.storage() == whole_.storage(); }
 
   // --- parameters
+  bool is_whole() const { return is_whole_; }
   // Starts an asynchronous all-gather, unless the parameters are whole, or will be.
   void start_gather();
   // They are whole afterwards.
