@@ -193,7 +193,8 @@ function(lockstep_test name)
   endif()
 endfunction()
 
-# One CTest per TEST of a program, with a prefix, labels and environment (may be empty).
+# One CTest per TEST of a program, with a prefix, labels and environment (may be empty); further arguments are those of
+# gtest_discover_tests.
 function(lockstep_discover target prefix labels environment)
   string(REPLACE "." "_" list_name "${target}_${prefix}list")
   set(with_environment "")
@@ -207,7 +208,7 @@ function(lockstep_discover target prefix labels environment)
   if("gpu" IN_LIST labels AND NOT "slow" IN_LIST labels)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_PROGRAMS ${target})
   endif()
-  gtest_discover_tests(${target} TEST_PREFIX "${prefix}" TEST_LIST ${list_name} DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${target} ${ARGN} TEST_PREFIX "${prefix}" TEST_LIST ${list_name} DISCOVERY_TIMEOUT 60
     NO_PRETTY_VALUES PROPERTIES TIMEOUT ${timeout} ${with_environment})
   # gtest_discover_tests would take the first label of a list only.
   set(label_script ${CMAKE_CURRENT_BINARY_DIR}/${list_name}_labels.cmake)

@@ -2,6 +2,8 @@
 // afford, and the errors of single ranks where a test wants to look at all of them.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,6 +13,10 @@
 #include "engine/core/error.h"
 
 namespace lockstep::testing {
+
+// True with LOCKSTEP_TEST_RANKS=processes: then run_ranks() forks a process for each rank. What fn
+// expects counts; what it writes into the test's variables is lost.
+bool ranks_are_processes();
 
 // The first error aborts the other ranks and is rethrown, with its rank in the message.
 void run_ranks(int world_size, const std::function<void(comm::Communicator&)>& fn);
@@ -22,3 +28,10 @@ std::vector<std::optional<Error>> errors_of_ranks(
     const comm::ThreadGroupOptions& options = {});
 
 }  // namespace lockstep::testing
+
+// For a test that looks at what ranks wrote into one memory, or that is about threads.
+#define LOCKSTEP_THREAD_RANKS_ONLY(reason)                            \
+  if (::lockstep::testing::ranks_are_processes()) {                   \
+    GTEST_SKIP() << "a test of ranks that are threads: " << (reason); \
+  }                                                                   \
+  static_assert(true, "")

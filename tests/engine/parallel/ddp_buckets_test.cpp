@@ -121,6 +121,7 @@ TEST(DdpBuckets, AllUseTheReadyOrderOfRank0) {
 }
 
 TEST(DdpBuckets, AreLaunchedStrictlyInOrder) {
+  LOCKSTEP_THREAD_RANKS_ONLY("reads the spans of both ranks");
   // Bucket sizes differ, so the all-reduces tell which bucket they were. On rank 1 gradients get
   // ready in the opposite order: its buckets have to wait for each other.
   trace::start();

@@ -60,6 +60,13 @@ TEST(Buckets, TheLastLimitStays) {
               ElementsAre(Indices{0}, Indices{1, 2}, Indices{3, 4}, Indices{5, 6}));
 }
 
+TEST(Buckets, EachKeyGoesThroughTheLimitsByItself) {
+  EXPECT_THAT(buckets_of(float32_parameters({10, 10, 10, 10}), {40, 80}),
+              ElementsAre(Indices{0}, Indices{1, 2}, Indices{3}));
+  EXPECT_THAT(buckets_of(alternating_parameters(), {200, 400}),
+              ElementsAre(Indices{0}, Indices{1}, Indices{2, 4}, Indices{3, 5}));
+}
+
 TEST(Buckets, EachDeviceHasItsOwnBuckets) {
   const std::vector<BucketParameter> parameters{
       {50, DType::float32, kCpu0}, {50, DType::float32, kCpu1}, {50, DType::float32, kCpu0}};
