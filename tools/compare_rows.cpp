@@ -129,7 +129,7 @@ using predict::Strategy;
 std::string line_of(const PredictedRow& row) {
   const auto ideal = static_cast<double>(row.devices);
   return fmt::format(
-      "{:<7}{:>7}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}",
+      "{:<9}{:>5}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}",
       fmt::format("~{}", predict::to_string(row.strategy)), row.devices,
       trace::format_seconds(row.epoch_seconds), trace::format_seconds(row.step.step_seconds),
       format_factor(row.speedup), format_factor(ideal), 100 * row.speedup / ideal,

@@ -261,7 +261,7 @@ void explain_drift(const std::vector<PlannedRow>& plan, const TrainingFlags& fla
         known ? *known : repeater.repeats_of(plan[i]).row(DType::float64, task.num_steps);
     in_float32 = std::max(in_float32, rows[i].max_abs_weight_diff);
     in_float64 = std::max(in_float64, repeated);
-    fmt::print(out, "{:<7}{:>8}{:>11.1e}{:>11.1e}\n", to_string(placement.mode),
+    fmt::print(out, "{:<9}{:>6}{:>11.1e}{:>11.1e}\n", to_string(placement.mode),
                placement.devices.size(), rows[i].max_abs_weight_diff, repeated);
     std::fflush(out);
   }

@@ -73,7 +73,7 @@ std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth wid
   const std::string mode = fmt::format("{}{}", to_string(row.placement.mode), contention_mark(row));
   // "single" and its mark fill the mode's seven columns; the count has seven of its own.
   const std::string narrow =
-      fmt::format("{:<7}{:>7}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}", mode,
+      fmt::format("{:<9}{:>5}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}", mode,
                   row.placement.devices.size(), trace::format_seconds(row.median_epoch_seconds()),
                   trace::format_seconds(row.step_seconds()), format_factor(against.speedup),
                   format_factor(against.ideal), 100 * against.efficiency,
