@@ -155,7 +155,7 @@ void GradBuckets::require_complete(int rank) const {
   }
   fail(ErrorCode::State, "ddp",
        "rank {}: these parameters got no gradient in this backward pass: {}; every parameter must "
-       "take part in the loss, or DdpOptions::unused say what happens to those that don't",
+       "take part in the loss; or set DdpOptions::unused to Unused::find",
        rank, names);
 }
 
