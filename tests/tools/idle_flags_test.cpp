@@ -60,7 +60,7 @@ const std::vector<Row> kRows = {
      "for a pipeline",
      {"--pipeline-schedule gpipe", kPipeline}},
     {"--chunks",
-     {"--chunks 2 --pipeline-schedule interleaved"},
+     {"--chunks 2"},
      "for a pipeline",
      {"--chunks 2 --pipeline-schedule interleaved", kPipeline}},
     {"--chunks",

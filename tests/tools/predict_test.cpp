@@ -228,7 +228,7 @@ TEST_F(Predict, APipelinesTimelineShowsWhoWaits) {
   const json file = read_json(folder_ / "t.json");
   for (const json& event : file["traceEvents"]) {
     const std::string name = event["name"];
-    if (name == "forward" || name == "backward" || name == "optimizer") {
+    if (name.starts_with("forward ") || name.starts_with("backward ") || name == "optimizer") {
       kernels[event["pid"]].push_back(event);
     }
   }

@@ -46,7 +46,9 @@ class Resume : public ::testing::Test {
 TEST_F(Resume, EndsWithTheWeightsOfAnUndisturbedRun) {
   for (const std::string flags :
        {"", "--parallel dp --devices 3", "--parallel ddp --devices 4 --optimizer adamw",
-        "--parallel ddp --devices 2 --ranks processes", "--bitwise --parallel ddp --devices 2",
+        "--parallel ddp --devices 2 --ranks processes",
+        "--parallel pipeline --stages 2 --optimizer adamw --clip-norm 0.1",
+        "--bitwise --parallel ddp --devices 2",
         "--dataset embedded-text --model gpt:1-2-16-16 --optimizer adamw --batch 512",
         "--parallel ddp --devices 3 --shard parameters --optimizer adamw",
         "--sampler torch --parallel ddp --devices 2 --clip-norm 0.1 --schedule step:7"}) {

@@ -69,6 +69,16 @@ TEST(SlowMotion, ActedAndPredictedStepsAgree) {
   }
 }
 
+TEST(SlowMotion, ActedAndPredictedStepsOfAPipelineAgree) {
+  const json rows = rows_of(
+      "--predict --modes pipeline --micro-batches 4 --steps 3 --batch 128 --devices 2 "
+      "--model mlp:64-128-128-128-10 --act-as dgx-a100 --schedule interleaved");
+  const double error = largest_error(rows);
+  if (std::isnan(error)) GTEST_SKIP() << "the cores were busy: no row could be followed";
+  EXPECT_LT(error, 0.12);
+  EXPECT_EQ(rows[1]["verdict"]["equal"], true);
+}
+
 TEST(SlowMotion, RowsAreActedAndHaveTheVerdictOfAnyOther) {
   const json rows = rows_of("--act-as dgx-a100 --devices 2,8 --steps 8");
   ASSERT_EQ(rows.size(), 5u);

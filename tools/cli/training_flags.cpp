@@ -52,7 +52,7 @@ constexpr IdleRule kWithoutGradientSums = {
     [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::ddp) == 0; },
     "is for gradients that ranks of ddp sum in buckets, and there are none here (shards are "
     "reduced "
-    "layer by layer); leave it out, or use ddp"};
+    "layer by layer); leave it out, or use ddp (train: --parallel ddp, compare: --modes ddp)"};
 constexpr IdleRule kWithoutPipeline = {
     [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::pipeline) == 0; },
     "is for a pipeline, and there is none here; leave it out, or use one (train: --parallel "
