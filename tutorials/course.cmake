@@ -7,4 +7,4 @@ set(LOCKSTEP_TUTORIALS
   16_watch_step:20 17_feed_devices:25 18_place_parts:20 19_cut_patches:20
   20_double_batch:25 21_share_statistics:20
   22_attend_characters:20 23_accumulate_gradients:20 24_miss_gradients:20 25_resume_training:20
-  26_shard_state:20)
+  26_shard_state:20 27_split_model:20)
