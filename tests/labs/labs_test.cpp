@@ -109,6 +109,14 @@ TEST(Labs, AttentionsChecksNameTheFault) {
   EXPECT_THAT(said("values_from_the_end"), HasSubstr("gradient of v, position 0 of 3"));
 }
 
+TEST(Labs, ThePipelinesChecksNameTheFault) {
+  const nlohmann::json grades = grade_wrong_solutions("16_pipeline_schedule");
+  const auto said = [&](const char* name) { return outcomes(grades.at(name)); };
+  EXPECT_THAT(said("as_gpipe"), HasSubstr("stage 0 keeps 8 of them, expected 4"));
+  EXPECT_THAT(said("none_ahead"), HasSubstr("done after 64 slots, expected 22"));
+  EXPECT_THAT(said("last_micro_batch_never_goes_forward"), HasSubstr("before F"));
+}
+
 TEST(Labs, TheBucketPlansChecksNameTheFault) {
   const nlohmann::json grades = grade_wrong_solutions("08_bucket_plan");
   const auto said = [&](const char* name) { return outcomes(grades.at(name)); };
@@ -125,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Of, WrongSolutions,
                                            "07_ring_plan", "08_bucket_plan", "09_hook_order",
                                            "10_distributed_sampler", "11_no_sync", "12_alpha_beta",
                                            "13_fold_patches", "14_attention_backward",
-                                           "15_sharded_step"),
+                                           "15_sharded_step", "16_pipeline_schedule"),
                          [](const auto& lab) { return std::string(lab.param).substr(3); });
 
 }  // namespace

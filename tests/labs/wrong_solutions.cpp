@@ -270,6 +270,25 @@ const std::vector<WrongSolution> kShardedStep = {
     {"15_sharded_step", "weights_not_gathered", "  all_gather(rank, weights);",
      "  all_gather(rank, gradients);"}};
 
+const std::vector<WrongSolution> kPipelineSchedule = {
+    {"16_pipeline_schedule", "as_gpipe", "std::min(num_stages - 1 - stage, num_micro_batches)",
+     "num_micro_batches + 0 * stage * num_stages"},
+    {"16_pipeline_schedule", "none_ahead", "std::min(num_stages - 1 - stage, num_micro_batches)",
+     "0 * stage * num_stages"},
+    {"16_pipeline_schedule", "one_too_many_ahead",
+     "std::min(num_stages - 1 - stage, num_micro_batches)",
+     "std::min(num_stages - stage, num_micro_batches)"},
+    {"16_pipeline_schedule", "stages_counted_from_the_end",
+     "std::min(num_stages - 1 - stage, num_micro_batches)",
+     "std::min(stage + 0 * num_stages, num_micro_batches)"},
+    {"16_pipeline_schedule", "more_ahead_than_there_are",
+     "std::min(num_stages - 1 - stage, num_micro_batches)", "num_stages - 1 - stage"},
+    {"16_pipeline_schedule", "last_micro_batch_never_goes_forward",
+     "if (num_ahead + i < num_micro_batches)", "if (num_ahead + i + 1 < num_micro_batches)"},
+    {"16_pipeline_schedule", "backward_from_the_last",
+     "works.push_back({Pass::backward, i});\n  }\n  // SOLUTION",
+     "works.push_back({Pass::backward, num_micro_batches - 1 - i});\n  }\n  // SOLUTION"}};
+
 }  // namespace
 
 const std::vector<WrongSolution>& wrong_solutions() {
@@ -278,7 +297,7 @@ const std::vector<WrongSolution>& wrong_solutions() {
     for (const auto* lab :
          {&kLinearBackward, &kCrossEntropy, &kScatterPlan, &kReplicateBackward, &kNaiveAllReduce,
           &kRingAllReduce, &kRingPlan, &kBucketPlan, &kHookOrder, &kDistributedSampler, &kNoSync,
-          &kAlphaBeta, &kFoldPatches, &kAttentionBackward, &kShardedStep}) {
+          &kAlphaBeta, &kFoldPatches, &kAttentionBackward, &kShardedStep, &kPipelineSchedule}) {
       list.insert(list.end(), lab->begin(), lab->end());
     }
     return list;

@@ -60,5 +60,6 @@ Lab alpha_beta_lab();
 Lab fold_patches_lab();
 Lab attention_backward_lab();
 Lab sharded_step_lab();
+Lab pipeline_schedule_lab();
 
 }  // namespace lab

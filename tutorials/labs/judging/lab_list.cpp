@@ -10,7 +10,7 @@ const std::vector<Lab>& all_labs() {
                                         hook_order_lab(),       distributed_sampler_lab(),
                                         no_sync_lab(),          alpha_beta_lab(),
                                         fold_patches_lab(),     attention_backward_lab(),
-                                        sharded_step_lab()};
+                                        sharded_step_lab(),     pipeline_schedule_lab()};
   return labs;
 }
 

@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "engine/core/error.h"
+#include "engine/plan/pipeline.h"
+#include "tutorials/labs/judging/values.h"
+
+namespace lab {
+namespace {
+
+namespace plan = lockstep::plan;
+using PlanPass = plan::PipelineWork::Pass;
+
+json pipeline_case(std::size_t stages, std::size_t micro_batches) {
+  return json{{"stages", stages}, {"micro_batches", micro_batches}};
+}
+
+plan::PipelinePlan read_stages(const json& inputs, const json& answer) {
+  plan::PipelinePlan found;
+  found.schedule = plan::PipelineSchedule::one_forward_one_backward;
+  found.num_stages = inputs.at("stages");
+  found.num_micro_batches = inputs.at("micro_batches");
+  for (const json& works : answer) {
+    std::vector<plan::PipelineWork>& stage = found.stages.emplace_back();
+    for (const json& work : works) {
+      stage.push_back({work.at(0) == "F" ? PlanPass::forward : PlanPass::backward, work.at(1), 0});
+    }
+  }
+  return found;
+}
+
+std::string name_of(const plan::PipelineWork& work) {
+  return fmt::format("{}{}", work.pass == PlanPass::forward ? 'F' : 'B', work.micro_batch);
+}
+
+// Every stage does each work once, and backward after its forward.
+std::string judge_work(const plan::PipelinePlan& found) {
+  for (std::size_t s = 0; s < found.num_stages; ++s) {
+    std::set<std::string> done;
+    for (const plan::PipelineWork& work : found.stages.at(s)) {
+      if (work.micro_batch >= found.num_micro_batches) {
+        return fmt::format("stage {} does {}: there are {} micro-batches", s, name_of(work),
+                           found.num_micro_batches);
+      }
+      if (!done.insert(name_of(work)).second) {
+        return fmt::format("stage {} does {} twice", s, name_of(work));
+      }
+      if (work.pass == PlanPass::backward && !done.contains(fmt::format("F{}", work.micro_batch))) {
+        return fmt::format("stage {} does {} before F{}", s, name_of(work), work.micro_batch);
+      }
+    }
+    for (const char pass : {'F', 'B'}) {
+      for (std::size_t i = 0; i < found.num_micro_batches; ++i) {
+        const std::string name = fmt::format("{}{}", pass, i);
+        if (!done.contains(name)) return fmt::format("stage {} never does {}", s, name);
+      }
+    }
+  }
+  return {};
+}
+
+// The lists can be done, by stages that wait for each other.
+std::string judge_dependencies(const json& inputs, const json& answer) {
+  const plan::PipelinePlan found = read_stages(inputs, answer);
+  const std::string wrong = judge_work(found);
+  if (!wrong.empty()) return wrong;
+  try {
+    plan::pipeline_slots(found);
+  } catch (const lockstep::Error& waits) {
+    return fmt::format("{} stages, {} micro-batches: {}", found.num_stages, found.num_micro_batches,
+                       waits.message());
+  }
+  return {};
+}
+
+std::string judge_kept(const json& inputs, const json& answer) {
+  const std::string wrong = judge_dependencies(inputs, answer);
+  if (!wrong.empty()) return wrong;
+  const plan::PipelinePlan found = read_stages(inputs, answer);
+  for (std::size_t s = 0; s < found.num_stages; ++s) {
+    const std::size_t expected = std::min(found.num_stages - s, found.num_micro_batches);
+    const std::size_t kept = plan::most_kept(found, s);
+    if (kept <= expected) continue;
+    return fmt::format("{} stages, {} micro-batches: stage {} keeps {} of them, expected {}",
+                       found.num_stages, found.num_micro_batches, s, kept, expected);
+  }
+  return {};
+}
+
+std::string judge_bubble(const json& inputs, const json& answer) {
+  const std::string wrong = judge_dependencies(inputs, answer);
+  if (!wrong.empty()) return wrong;
+  const plan::PipelinePlan found = read_stages(inputs, answer);
+  const std::size_t expected = 2 * (found.num_micro_batches + found.num_stages - 1);
+  const auto slots = static_cast<std::size_t>(plan::pipeline_slots(found).length);
+  if (slots == expected) return {};
+  return fmt::format("{} stages, {} micro-batches: done after {} slots, expected {}",
+                     found.num_stages, found.num_micro_batches, slots, expected);
+}
+
+std::string judge_schedule(const json& inputs, const json& answer) {
+  const std::string wrong = judge_kept(inputs, answer);
+  return wrong.empty() ? judge_bubble(inputs, answer) : wrong;
+}
+
+}  // namespace
+
+Lab pipeline_schedule_lab() {
+  const auto of = [](std::vector<json> cases) { return [cases](lockstep::Rng&) { return cases; }; };
+  Lab lab{"16_pipeline_schedule", "The 1F1B schedule: what each stage of a pipeline does when", {}};
+  lab.checks = {
+      {"two_stages_pass_all_micro_batches", Shown::visible, 15,
+       "each stage does every micro-batch forward once and backward once",
+       of({pipeline_case(2, 3)}), judge_dependencies},
+      {"four_stages_do_not_wait_forever", Shown::visible, 10,
+       "a backward pass needs the one of the stage behind, which needs its forward pass",
+       of({pipeline_case(4, 8)}), judge_dependencies},
+      {"activations_of_four_stages", Shown::visible, 15,
+       "p - 1 - s forward passes go ahead; each turn then adds one and gives one back",
+       of({pipeline_case(4, 8)}), judge_kept},
+      {"bubble_of_four_stages", Shown::visible, 10,
+       "with fewer passes ahead, a stage behind has nothing to do", of({pipeline_case(4, 8)}),
+       judge_bubble},
+      {"drawn_pipelines", Shown::hidden, 30,
+       "in each turn the forward pass comes first, as long as there is one left",
+       [](lockstep::Rng& rng) {
+         std::vector<json> cases{pipeline_case(1, draw_between(rng, 2, 9))};
+         for (int i = 0; i < 5; ++i) {
+           const std::size_t stages = draw_between(rng, 3, 12);
+           cases.push_back(pipeline_case(stages, stages + draw_between(rng, 0, 20)));
+         }
+         return cases;
+       },
+       judge_schedule},
+      {"fewer_micro_batches_than_stages", Shown::hidden, 20,
+       "no more forward passes go ahead than there are micro-batches",
+       [](lockstep::Rng& rng) {
+         const std::size_t stages = draw_between(rng, 5, 9);
+         return std::vector<json>{pipeline_case(stages, stages - 3), pipeline_case(stages, 1)};
+       },
+       judge_schedule}};
+  return lab;
+}
+
+}  // namespace lab
