@@ -58,6 +58,12 @@ TEST(BoundSentence, IsAboutTheFastestRowThatHasCoresOfItsOwn) {
   EXPECT_THAT(bound_sentence({single(1), dp, ddp, shared}, kCores), StartsWith("ddp x2: "));
 }
 
+TEST(BoundSentence, StagesOfAPipelineWaitForEachOther) {
+  const RunRow row = row_of(Mode::pipeline, 2, 1, {.forward = 40, .exposed_comm = 20});
+  EXPECT_THAT(bound_sentence({single(1), row}, kCores),
+              HasSubstr("limited by stages that wait for each other; more --micro-batches"));
+}
+
 RunRow growing(Mode mode, std::size_t num_devices, std::size_t rows_per_device, double comm) {
   const double computation = static_cast<double>(rows_per_device);
   RunRow row = row_of(mode, num_devices, 1, {.forward = computation, .exposed_comm = comm});

@@ -128,6 +128,9 @@ Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& l
                         is_on_cores(row) ? "cores" : "GPU"),
             "repeat it when they are idle"};
   }
+  if (row.placement.mode == Mode::pipeline) {
+    return {"stages that wait for each other", "more --micro-batches shorten the bubble"};
+  }
   const trace::StepBreakdown& step = *row.result.breakdown;
   const bool is_notable = largest.seconds >= kNotable * step.step;
   const double ideal = scaling(row, baseline, num_cores).ideal;
