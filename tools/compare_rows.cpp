@@ -92,7 +92,10 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
   const std::vector<std::optional<std::size_t>> groups = list_groups(flags);
   TrainingFlags of_all = flags;
   for (const DevicePlacement& placement : placements) {
-    if (shard_depth(placement.mode)) of_all.shard = shard_word(placement.mode);
+    require(!shard_depth(placement.mode) || (!flags.bitwise && !flags.graph), ErrorCode::Usage,
+            "--modes",
+            "{} reduces gradients layer by layer, each rank for itself; leave out {}",
+            to_string(placement.mode), flags.bitwise ? "--bitwise" : "--graph");
   }
   of_all.per_device_batch.clear();
   of_all.accumulate = 1;  // with_batch() applies it, once the row's batch is known

@@ -11,8 +11,8 @@
 //
 // Expected output (abridged; figures differ):
 //   depth         keeps    formula  of DDP  at most   sends  of DDP  differs by
-//   ddp         2080 KiB  2080 KiB   100 %  ...
-//   parameters   520 KiB   520 KiB    25 %  ...                1.50x
+//   ddp        2060 KiB  2048 KiB   100 % ...
+//   parameters  512 KiB   512 KiB    25 % ...
 //   check: every depth gives the weights of DDP: largest difference 0, tolerance 1e-05 ... ok
 //   check: what a rank keeps is what the formula says ... ok
 //   check: a step sends as much as DDP's, and 1.5 times that at the third depth ... ok
@@ -167,7 +167,8 @@ double compare_depths(const std::vector<Device>& devices, int num_steps) {
   }
   tutorial::check_close("every depth gives the weights of DDP", worst,
                         tutorial::weight_tolerance(num_steps));
-  tutorial::check("what a rank keeps is what the formula says", apart < 0.02);
+  // The pool's blocks are up to an eighth larger than what is asked for.
+  tutorial::check("what a rank keeps is what the formula says", apart < 0.125);
   const auto ratio = [&](std::size_t i) { return all[i].sent / all[0].sent; };
   tutorial::check("a step sends as much as DDP's, and 1.5 times that at the third depth",
                   std::abs(ratio(1) - 1) < 0.02 && std::abs(ratio(2) - 1) < 0.02 &&
@@ -178,7 +179,7 @@ double compare_depths(const std::vector<Device>& devices, int num_steps) {
 // At the third depth a layer's parameters have memory while the layer runs.
 void look_between_steps(const std::vector<Device>& devices) {
   std::string error;
-  std::size_t num_whole = 0;
+  std::size_t num_whole = 0, num_parameters = 0;
   tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
     const auto model = make_model(device);
     const Sharded sharded(model, ranks, ShardDepth::parameters);
@@ -187,11 +188,12 @@ void look_between_steps(const std::vector<Device>& devices) {
     const nn::StateDict weights = sharded.state_dict();  // every rank gives its parts
     if (rank != 0) return;
     error = message;
+    num_parameters = model->num_parameters();
     for (const auto& [name, tensor] : weights) num_whole += tensor.num_elements();
   });
   tutorial::say("  " + error, 4);
   fmt::print("state_dict() gathers layer by layer, for rank 0: {} numbers\n", num_whole);
-  tutorial::check("it has all parameters", static_cast<double>(num_whole) * 4 == parameter_bytes());
+  tutorial::check("it has all parameters", num_whole == num_parameters);
 }
 
 void run(const tutorial::Options& options) {
