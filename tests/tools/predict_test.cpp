@@ -277,7 +277,7 @@ TEST_F(Predict, FilesOfOthersAreNamedWithTheirLine) {
   write("run.json", timeless);
   expect_rejected(run(flags), 1, {"'run.json'", "0 s backward"});
   write("run.json", run_file(layer("2", 4000)));
-  expect_rejected(run(flags), 1, {"'run.json'", "'0.weight' is a parameter of no layer"});
+  expect_rejected(run(flags), 1, {"'run.json'", "no layer above has a parameter '0.weight'"});
 }
 
 // "4 or 8 GPUs?"

@@ -56,7 +56,7 @@ Finding of_weights(const GlobalGradient& gradient, std::uint64_t step,
                       step, rows_of_ranks(gradient), each, gradient.num_rows),
           "every row of the batch counts the same, whichever rank it is on",
           "a mean of means: weigh each rank's loss by its rows * ranks / rows of all (what the "
-          "exact sampler's users do), or give all ranks as many rows"};
+          "exact sampler's users do), or give all ranks equally many rows"};
 }
 
 Finding not_reduced(const GlobalGradient& gradient, std::uint64_t step, std::size_t rank) {
@@ -80,7 +80,7 @@ Finding of_no_kind(const GlobalGradient& gradient, const Training& training, std
     }
   }
   return {"mean-gradient",
-          fmt::format("in step {} the gradient of {} is no average of what the ranks' backward "
+          fmt::format("in step {} the gradient of {} is not an average of what the ranks' backward "
                       "passes made of their {} rows",
                       step.step, where.empty() ? "some parameter" : where, rows_of_ranks(gradient)),
           "the gradient of a step is the mean over the rows of all ranks",
@@ -156,7 +156,7 @@ std::optional<Finding> judge_order(const StepRecord& step) {
     if (parameter.unfinished != 0) {
       return Finding{
           "awaited-gradients",
-          fmt::format("rank {} makes step {} although nobody has waited for the communication "
+          fmt::format("rank {} makes step {} without having waited for the communication "
                       "that moves the gradient of {}",
                       step.origin.rank, step.step, name_of(step, p)),
           "a step uses gradients after their all-reduce is done",

@@ -19,8 +19,8 @@ std::optional<Finding> judge_freshness(const Trainer& trainer) {
       if (!step->parameters[p].holds_used_one) continue;
       return Finding{
           "fresh-gradients",
-          fmt::format("in step {} rank {} adds the gradient of {} to that which the step before "
-                      "has used already",
+          fmt::format("in step {} rank {} adds the gradient of {} to the one that the step before "
+                      "has already used",
                       step->step, step->origin.rank, name_of(*step, p)),
           "a step uses the gradients of its own batches",
           "call zero_grad() before the first backward pass of each step"};

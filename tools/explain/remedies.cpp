@@ -125,7 +125,7 @@ std::vector<Remedy> remedies_of(const RunRows& all, const FileRow& row) {
        fmt::format("Hide communication ({}) behind backward: {}.", saving(row, step.exposed_comm),
                    hiding_text(all, row, batch_helps))},
       {has_failed(all, row, "ddp", false) ? 0 : step.copy,
-       fmt::format("Use ddp, which copies no model and no gradients to one device ({}).",
+       fmt::format("Use ddp, which copies neither the model nor the gradients via one device ({}).",
                    saving(row, step.copy))},
       {has_several && batch_helps ? step.optimizer : 0,
        fmt::format("Use a larger batch, which spreads the optimizer ({}) over more rows: every "

@@ -58,8 +58,8 @@ std::string doubling_text(const RunRows& found, std::size_t index, const SharedH
   }
   if (is_oversubscribed(found.rows[index], hardware.num_cores)) {
     return fmt::format(
-        "The file cannot tell: the {} devices of every row share {} {}, so it holds no step of "
-        "devices with hardware of their own. More of them would share it further.{}",
+        "The file cannot tell: the {} devices of every row share {} {}, so it has no step of "
+        "devices with hardware of their own. More devices would share the same hardware.{}",
         row.devices, hardware.is_cpu ? hardware.num_cores : row.physical_devices,
         hardware.is_cpu ? "cores" : "GPUs", measured_text(found, row, hardware.num_cores));
   }

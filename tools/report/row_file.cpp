@@ -107,7 +107,7 @@ void write_flags(const std::string& path, const TrainingFlags& flags) {
       all[flag.key()].dump();
     } catch (const FlagValue::exception&) {
       fail(ErrorCode::Usage, flag.name,
-           "is not UTF-8, as ranks that are processes need it; use another name, or --ranks "
+           "is not UTF-8, which ranks that are processes need; use another name, or --ranks "
            "threads");
     }
   }

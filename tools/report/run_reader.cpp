@@ -165,7 +165,7 @@ std::vector<FileRow> read_rows(const JsonFields& fields) {
     }
   }
   if (rows.empty()) fields.refuse("rows", "a list with at least one row");
-  if (rows.size() > kMostRows) fields.fail_at("rows", "more than 1,000 rows are no table");
+  if (rows.size() > kMostRows) fields.fail_at("rows", "more than 1,000 rows are too many");
   return rows;
 }
 
@@ -218,7 +218,7 @@ std::vector<std::string> read_ready_order(const JsonFields& fields, const FileWo
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (has_layer(layers, order[i])) continue;
     fields.fail_at(fmt::format("ready_order[{}]", i),
-                   fmt::format("'{}' is a parameter of no layer above", shown(order[i])));
+                   fmt::format("no layer above has a parameter '{}'", shown(order[i])));
   }
   return order;
 }

@@ -162,7 +162,7 @@ std::vector<std::string> lane_lines(const slow_motion::Machine& machine) {
     const auto [sent, hop] = links[i];
     if (sent == 0) break;
     lines.push_back(
-        fmt::format("{:<20} {:>10}, {:>6.2f} GB/s in the mean", name_of(machine.topology(), hop),
+        fmt::format("{:<20} {:>10}, {:>6.2f} GB/s on average", name_of(machine.topology(), hop),
                     format_bytes(static_cast<std::size_t>(sent)), sent / elapsed / 1e9));
   }
   return lines;

@@ -165,7 +165,7 @@ DeviceType resolve_device_type(const TrainingFlags& flags) {
   const DeviceType type = is_cpu ? DeviceType::cpu : DeviceType::cuda;
   if (!flags.virtual_devices.empty()) {
     require(type == DeviceType::cuda, ErrorCode::Usage, "--virtual-devices",
-            "'{}' shares a GPU, and {}; CPU devices cpu:0 to cpu:{} are virtual already, just name "
+            "'{}' shares a GPU, and {}; CPU devices cpu:0 to cpu:{} are virtual already, so name "
             "or count them",
             flags.virtual_devices,
             flags.device == "cpu" ? std::string("--device is cpu") : runtime::no_gpu_reason(),
@@ -264,8 +264,8 @@ void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& pl
   const std::size_t num_ranks = placement.devices.size();
   if (task.sampler != Sampler::torch || !has_ranks(placement.mode)) return;
   require(task.batch % num_ranks == 0, ErrorCode::Usage, "--sampler",
-          "torch gives every rank as many rows, and a batch of {} rows cannot be shared evenly by "
-          "{} ranks; use a multiple for --batch, or --sampler exact",
+          "torch gives all ranks equally many rows, and a batch of {} rows cannot be shared evenly "
+          "by {} ranks; use a multiple for --batch, or --sampler exact",
           task.batch, num_ranks);
 }
 

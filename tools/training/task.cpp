@@ -129,7 +129,7 @@ void require_fitting_bitwise(const TrainingFlags& flags, const nn::ModelSpec& mo
                              std::size_t num_devices) {
   require(!model.has_batch_norm(), ErrorCode::Usage, "--bitwise",
           "cuts a batch into eight micro-shards, and each device would keep running statistics of "
-          "its own ones alone; use a model without batch norm");
+          "only its own; use a model without batch norm");
   require(num_devices == 1 || num_devices == 2 || num_devices == 4 || num_devices == 8,
           ErrorCode::Usage, "--bitwise", "works with 1, 2, 4 or 8 devices, found {}", num_devices);
   require(flags.plan == "auto", ErrorCode::Usage, "--bitwise",
@@ -173,7 +173,7 @@ void require_fitting_graph(const TrainingFlags& flags) {
   require(resolve_device_type(flags) == DeviceType::cuda, ErrorCode::Usage, "--graph",
           "captures a step on CUDA devices; leave it out on the CPU");
   require(!flags.bitwise, ErrorCode::Usage, "--graph",
-          "cannot capture --bitwise, which adds gradients on the host's word; leave one out");
+          "cannot capture --bitwise, where the host waits for sums within a step; leave one out");
   require(flags.ranks != "processes", ErrorCode::Usage, "--graph",
           "captures the steps of all ranks from one thread; leave it out with --ranks processes");
 }
@@ -258,7 +258,7 @@ namespace {
 void take_checkpoints(TrainingTask& task, const TrainingFlags& flags) {
   if (flags.checkpoint_dir.empty() && flags.resume.empty()) return;
   require(flags.resume != "auto" || !flags.checkpoint_dir.empty(), ErrorCode::Usage, "--resume",
-          "auto takes the newest checkpoint of --checkpoint-dir; say which folder that is");
+          "auto takes the newest checkpoint of --checkpoint-dir; give that folder, too");
   task.settings = decisive_settings(flags, task);
   if (!flags.checkpoint_dir.empty()) {
     const bool is_said = flags.checkpoint_every != 0;

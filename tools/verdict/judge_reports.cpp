@@ -178,8 +178,8 @@ void RankChecks::compare_loss(std::size_t step, double found, double expected) {
   if (findings_.failure || explosion_) return;
   if (std::abs(found - expected) <= 1e-9 * std::max(1.0, std::abs(expected))) return;
   findings_.failure = {"loss", step, models_.first().rank, "all",
-                       fmt::format("the run says that the mean loss is {:.9g}, and it is {:.9g} "
-                                   "over all ranks' rows",
+                       fmt::format("the run reports a mean loss of {:.9g}, but over all ranks' "
+                                   "rows it is {:.9g}",
                                    found, expected)};
 }
 

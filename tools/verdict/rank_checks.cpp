@@ -245,7 +245,7 @@ KeptTensors RankChecks::whole(std::size_t step, const KeptTensors& mine) {
       if (found == all.end()) {
         all.emplace_back(name, values);
       } else if (!same_bits(found->second, values)) {
-        find(0, "replicas", step, name, "the stages that share it hold other bits");
+        find(0, "replicas", step, name, "the stages that share it hold different bits");
       }
     }
   }

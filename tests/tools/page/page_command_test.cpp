@@ -86,7 +86,7 @@ TEST_F(PageCommand, FieldsThatCannotBeTrueAreNamed) {
   expect_refused(run_file.dump(), {"'model'", "one value"});
   run_file = sample_run();
   run_file["workload"]["ready_order"] = {"7.weight"};
-  expect_refused(run_file.dump(), {"'7.weight'", "parameter of no layer"});
+  expect_refused(run_file.dump(), {"no layer above has a parameter '7.weight'"});
 }
 
 TEST_F(PageCommand, FilesThatAreNotThereAreNamed) {
