@@ -62,12 +62,12 @@ PipelinePlan pipeline_plan(PipelineSchedule schedule, std::size_t num_stages,
 std::size_t fitting_micro_batches(PipelineSchedule schedule, std::size_t num_stages,
                                   std::size_t wanted, std::size_t num_rows);
 
-// What the parts' work takes, in any unit: by part.
+// How long each part's work takes, in any unit.
 struct PipelineCosts {
   std::vector<double> forward;
   std::vector<double> backward;
   std::vector<double> hop;  // from a part to the next, and back; one less than parts
-  // What each backward pass but the first micro-batch's takes more, to add to gradients.
+  // Every backward pass but the first micro-batch's takes this much longer, to add to gradients.
   std::vector<double> again = {};
 };
 

@@ -96,8 +96,8 @@ struct StepOptions {
   std::vector<std::size_t> bucket_byte_limits = {std::size_t{1} << 20, std::size_t{25} << 20};
   std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL; of a measured machine automatic
   RankKind ranks = RankKind::threads;                // of a measured machine
-  // Of a pipeline. parts: its layers, as plan::balanced_parts() says; empty: as even in time as
-  // they allow.
+  // For a pipeline. parts: its layers, as plan::balanced_parts() returns them; empty: as even in
+  // time as the layers allow.
   plan::PipelineSchedule schedule = plan::PipelineSchedule::gpipe;
   std::size_t num_micro_batches = 4;
   std::size_t num_chunks = 1;

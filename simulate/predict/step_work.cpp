@@ -418,8 +418,8 @@ void StepWork::serve_parameters(const Places& backward) {
 
 namespace {
 
-// "transformer.h.0.attn.c_attn" is of "transformer.h.0", "layer1.0.conv1" of "layer1.0", and "fc"
-// of itself: a block of a model is what its first number counts.
+// A layer's unit is the block that the first number in its name counts: "transformer.h.0" for
+// "transformer.h.0.attn.c_attn", "layer1.0" for "layer1.0.conv1". "fc" is a unit of its own.
 std::string unit_of(const std::string& layer) {
   std::size_t begin = 0;
   while (begin < layer.size()) {

@@ -55,7 +55,7 @@ struct PredictionTask {
   predict::RankKind ranks = predict::RankKind::threads;  // for a machine that was measured
   predict::StepOptions::Input input = predict::StepOptions::Input::ready;
   std::size_t accumulate = 1;  // micro-batches that each device's rows are cut into
-  // Of a pipeline; no number of micro-batches: four for each stage.
+  // For a pipeline; without a number of micro-batches, four times the stages.
   plan::PipelineSchedule schedule = plan::PipelineSchedule::gpipe;
   std::optional<std::size_t> micro_batches = {};
   std::size_t chunks = 1;

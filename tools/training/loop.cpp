@@ -67,8 +67,8 @@ struct CapturedSteps {
   Step last;
 };
 
-// At depth three a pass without a step gathers parameters that no step needs. Above it the next
-// step finds them there.
+// At depth three a pass without a step gathers parameters that no step needs. At lower depths the
+// next step uses what the pass gathered.
 std::unique_ptr<trace::UncountedScope> beside_the_steps(const LocalModels& models) {
   if (!models.sharded || models.sharded->depth() != parallel::ShardDepth::parameters)
     return nullptr;
@@ -132,7 +132,7 @@ double measure_validation_loss(const TrainingTask& task, const LocalModels& mode
   });
 }
 
-// What an optimizer keeps for a parameter's padding is zero, and in no checkpoint.
+// An optimizer's state for a parameter's padding is zero, and checkpoints leave it out.
 Tensor padded(const Tensor& state, const Shape& parameter) {
   if (state.shape() == parameter || state.size(0) >= parameter[0]) return state;
   const Tensor all = Tensor::zeros(parameter, state.dtype(), state.device());
@@ -210,7 +210,7 @@ class TrainingLoop {
     }
   }
 
-  // After the step that makes `step_` of them: rank 0 writes what all ranks hold.
+  // After `step_` steps: rank 0 writes what all ranks hold.
   void keep_checkpoint() {
     const bool is_due = step_ % task_.checkpoints->every == 0 || step_ == task_.num_steps;
     if (!is_due || (!is_first_ && !models_.is_in_parts())) return;
@@ -224,7 +224,7 @@ class TrainingLoop {
     if (is_first_) write_checkpoint(*task_.checkpoints, checkpoint);
   }
 
-  // Messages to rank 0 are no step's.
+  // Messages to rank 0 do not count as a step's.
   nn::StateDict weights() const {
     const trace::UncountedScope no_part_of_a_step({models_.first().rank});
     return models_.copy_weights();
@@ -248,7 +248,7 @@ class TrainingLoop {
           if (is_new) all.back().second.tensors.push_back(tensor);
           continue;
         }
-        // What an earlier stage holds, too, is the same there.
+        // If an earlier stage holds it, too, its state is the same there.
         is_new = std::ranges::none_of(
             all, [&name = name](const auto& state) { return state.first == name; });
         if (is_new) all.push_back({name, {step_, {}}});

@@ -270,7 +270,7 @@ std::vector<std::size_t> bucket_order(const LocalModels& models) {
 
 namespace {
 
-// Of whole parameters, or of this rank's pieces.
+// Groups of whole parameters or, if the model is sharded, of this rank's pieces.
 std::vector<optim::ParameterGroup> groups_of(const OptimizerSettings& settings,
                                              const RankModel& model) {
   const bool all_decay = settings.decays == OptimizerSettings::Decays::all;

@@ -27,7 +27,7 @@ std::string outer_layer(const std::string& name) {
   return name.substr(0, name.find('.', kBlocks.size()));
 }
 
-// Of a row, forward.
+// For the forward pass of one row.
 double multiplications(const FileLayer& layer) {
   double sum = 0;
   if (!layer.sizes) return sum;
@@ -125,7 +125,7 @@ std::optional<double> measured_bubble(const trace::Recording& recording,
   };
   std::map<std::int64_t, Pass> passes;  // by step
   for (const int track : tracks) {
-    // What a device timed itself counts; else its thread's spans do.
+    // A device's own times count if there are any; else its thread's spans do.
     std::vector<trace::Span> steps, works;
     const bool is_timed = std::ranges::any_of(recording.spans, [&](const trace::Span& span) {
       return span.rank == track && span.thread == trace::kDeviceThread &&

@@ -13,7 +13,7 @@
 
 namespace lockstep::tools {
 
-// What follows from the flags alone. Throws Error{Usage} for what a pipeline cannot do.
+// Reads what follows from the flags alone. Throws Error{Usage} for what a pipeline cannot do.
 parallel::PipelineOptions read_pipeline(const TrainingFlags& flags, const std::string& model,
                                         std::size_t num_stages);
 

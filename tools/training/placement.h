@@ -17,15 +17,15 @@ namespace lockstep::tools {
 // zero1 to zero3: ddp with --shard optimizer, gradients or parameters.
 enum class Mode { single, data_parallel, ddp, pipeline, zero1, zero2, zero3 };
 
-// "single", "dp", "ddp", "pipeline", "zero1", ..., as in the run file. Throws Error{Usage} for
-// another one.
+// "single", "dp", "ddp", "pipeline", "zero1", ..., as in the run file. Throws Error{Usage} for any
+// other name.
 std::string_view to_string(Mode mode);
 Mode parse_mode(std::string_view name);
 
 // Each device has a rank of its own, a thread or a process.
 bool has_ranks(Mode mode);
 std::optional<parallel::ShardDepth> shard_depth(Mode mode);
-// The mode of ranks with a word of --shard, where empty is ddp; and that word.
+// The mode for a word of --shard (empty: ddp), and the word for a mode.
 Mode mode_of_ranks(std::string_view shard);
 std::string shard_word(Mode mode);
 

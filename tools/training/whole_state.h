@@ -24,7 +24,7 @@ void visit_whole(const LocalModels& models, std::size_t local, const optim::Opti
 // How many tensors the optimizer keeps for a parameter, once it has made a step.
 std::size_t num_state_tensors(const OptimizerSettings& settings);
 
-// By parameter, after so many steps of the optimizer's. Shards are made whole on rank 0 alone; a
+// The optimizer's state by parameter, after num_steps steps. Only rank 0 puts shards together; a
 // stage of a pipeline has its own.
 using OptimizerStates = std::vector<std::pair<std::string, optim::Optimizer::State>>;
 OptimizerStates whole_optimizer_state(const TrainingTask& task, const LocalModels& models,

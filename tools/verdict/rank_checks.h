@@ -124,11 +124,11 @@ class RankChecks {
   Seen& seen(std::size_t local, std::size_t step);
   static std::size_t count_of(Elements elements);
   KeptTensors state_of(std::size_t local, Elements elements) const;
-  // Of a pipeline all stages', on rank 0; all ranks call these.
+  // For a pipeline, on rank 0, all stages' weights; all ranks call these.
   KeptTensors weights() const;
   KeptTensors whole(std::size_t step, const KeptTensors& mine);
   KeptTensors gradients_of(std::size_t local, Elements elements) const;
-  // All elements, which under --shard all ranks' pieces make.
+  // All elements; under --shard they come from all ranks' pieces.
   KeptTensors gather(std::size_t local, const std::function<Tensor(std::size_t piece)>& of_piece,
                      const std::function<std::string(const std::string& name)>& kept_as) const;
   void keep_weights(std::size_t num_steps);
@@ -169,7 +169,7 @@ class RankChecks {
     std::vector<double> weight_decays;
   };
   Parameters whole_;
-  // As the optimizer has them: by groups; under --shard the pieces of rank 0's, or this rank's.
+  // In the optimizer's order, group by group; under --shard this rank's pieces.
   Parameters stepped_;
   std::vector<std::string> all_names_;  // of the whole model's parameters, in its order
   bool has_stepped_ = false;            // so optimizers keep something

@@ -31,7 +31,7 @@ std::vector<double> costs_of(const std::vector<PipelineLayer>& layers) {
   return costs;
 }
 
-// Of a span.
+// The name of a span.
 const char* name_of(const plan::PipelinePlan& plan, const plan::PipelineWork& work) {
   return trace::recording() ? trace::intern(plan::describe(plan, work)) : "";
 }
@@ -70,7 +70,7 @@ plan::PipelinePlan pipeline_plan_for(const PipelineOptions& options, std::size_t
                              options.num_chunks);
 }
 
-// What a step holds while it runs.
+// One step, while it runs.
 struct PipelineStage::Step {
   const Schedule& schedule;
   const Tensor& x;
@@ -218,7 +218,7 @@ void PipelineStage::send(Step& step, const Message& message, const Tensor& tenso
   }
 }
 
-// What arrives earlier than it is needed is kept: a stage may send to another for several chunks.
+// Keeps what arrives before it is needed: a stage may send to another for several chunks.
 Tensor PipelineStage::take(Step& step, const Message& message) {
   const std::size_t other = message.pass == Pass::forward ? message.part - 1 : message.part + 1;
   const std::size_t from = plan_.stage_of(other);

@@ -37,7 +37,7 @@ struct PipelineOptions {
   plan::PipelineSchedule schedule = plan::PipelineSchedule::one_forward_one_backward;
   std::size_t num_micro_batches = 1;
   std::size_t num_chunks = 1;
-  // What each layer costs (layers_of), to cut the model evenly; empty: its number of parameters.
+  // The cost of each layer (layers_of), to cut the model evenly; empty: its number of parameters.
   std::vector<double> layer_costs = {};
 };
 
@@ -75,8 +75,8 @@ class PipelineStage {
   // it, and it returns when all have done their part.
   Variable evaluate(const Tensor& x);
 
-  // What every stage gives, on rank 0 and in its memory, by rank; empty elsewhere. Every rank calls
-  // it.
+  // Returns every stage's tensors, by rank, on rank 0 and in its memory; elsewhere nothing. Every
+  // rank calls it.
   std::vector<NamedTensors> gather(const NamedTensors& mine) const;
   // The whole model's state on rank 0, in its order; empty elsewhere. Every rank calls it.
   NamedTensors gather_state() const;
@@ -126,7 +126,7 @@ class PipelineStage {
   Device device_;
   DType dtype_ = DType::float32;
   std::map<std::size_t, Schedule> schedules_;  // by number of micro-batches
-  // Of a row of the activations that go to a part, once the first ones have.
+  // By part: the shape of a row of the activations it receives, once the first ones have come.
   std::map<std::size_t, Shape> row_shapes_;
 };
 

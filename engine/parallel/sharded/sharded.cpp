@@ -51,7 +51,7 @@ std::vector<optim::ParameterGroup> Sharded::groups(double weight_decay, Decays d
     groups[is_vector ? 1 : 0].parameters.push_back(piece.value);
   }
   if (groups[0].parameters.empty() && groups[1].parameters.empty()) {
-    // Of a small model a rank may have padding alone, and an optimizer needs a parameter.
+    // A rank may have nothing but padding of a small model, and an optimizer needs a parameter.
     const Tensor& any = units()[0].layout().parameters[0].second.value();
     groups[0].parameters.emplace_back(Tensor::zeros({1}, any.dtype(), any.device()),
                                       RequiresGrad::yes);

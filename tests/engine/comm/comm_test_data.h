@@ -1,4 +1,4 @@
-// What the tests of communicators share: the sizes that every collective is checked with, and
+// Shared by the tests of communicators: the sizes that every collective is checked with, and
 // values whose reductions are known.
 #pragma once
 

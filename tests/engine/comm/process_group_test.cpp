@@ -1,5 +1,5 @@
-// What a process group does whatever it runs over: every plan, dtype and collective, over shared
-// memory, over TCP, and over both between hosts that are played by names.
+// A process group does the same whatever it runs over: every plan, dtype and collective, over
+// shared memory, over TCP, and over both between hosts that are played by names.
 #include "engine/comm/process_group.h"
 
 #include <fmt/format.h>

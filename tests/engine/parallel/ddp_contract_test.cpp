@@ -1,5 +1,5 @@
-// What DDP promises about parameters without gradients, ranks without rows, and hooks; the names
-// are those of the list that PyTorch's own tests make.
+// DDP's promises about parameters without gradients, ranks without rows, and hooks; the names are
+// those of the list that PyTorch's own tests make.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -92,7 +92,7 @@ TEST(UnusedParameters, GloballyUnusedOnesStayUntouched) {
   });
 }
 
-// What a pass in no_sync used counts as used in the pass that synchronises.
+// A parameter that a pass in no_sync used counts as used in the pass that synchronises.
 TEST(UnusedParameters, OfAccumulatedPassesAreThoseThatNoPassUsed) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto uses = std::make_shared<std::vector<bool>>(std::vector{true, true});
@@ -300,15 +300,14 @@ TEST(CommHook, CompressedOnesRoundToTheirType) {
 TEST(CommHook, PowerSgdOfNearlyFullRankLosesLittle) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const std::vector<double> plain = gradients_with(nullptr, communicator, 4);
-    // Of a mean over 8 rows and 2 ranks, the weights' gradients have at most 6 independent rows,
+    // For a mean over 8 rows and 2 ranks, the weights' gradients have at most 6 independent rows,
     // or 1; a matrix [40, 6] with rank 5 still travels as two smaller ones.
     const auto hook = parallel::power_sgd_hook({.rank = 5, .start_step = 2});
     EXPECT_LT(relative_distance(gradients_with(hook, communicator, 4), plain), 0.05);
   });
 }
 
-// What is lost in a step comes in later ones: over many steps of the same gradient the mean is
-// right.
+// Later steps make up for what one loses: over many steps of the same gradient the mean is right.
 TEST(CommHook, PowerSgdMakesUpForItsErrors) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const Tensor matrix = random_tensor({12, 10}, 1, DType::float32);

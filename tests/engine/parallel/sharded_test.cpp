@@ -274,7 +274,7 @@ Bytes measure(int rank, std::size_t before, optim::Optimizer& optimizer, nn::Mod
   return bytes;
 }
 
-// Of rank 0. Depth none: Ddp.
+// Rank 0's. Without a depth, Ddp's.
 Bytes bytes_of(std::optional<ShardDepth> depth) {
   Bytes bytes;
   run_ranks(4, [&](comm::Communicator& communicator) {

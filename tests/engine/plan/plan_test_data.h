@@ -1,4 +1,4 @@
-// What the tests of collective plans share: the sizes that every plan is checked with, and buffers
+// Shared by the tests of collective plans: the sizes that every plan is checked with, and buffers
 // whose sums are known.
 #pragma once
 

@@ -21,7 +21,7 @@ constexpr std::uint64_t kToldSteps = 256;
 constexpr std::uint64_t kToldLater = 64;
 constexpr int kMostScheduled = 1000;  // learning rates per thread
 
-// Of the calling thread, since its last step.
+// The calling thread's, since its last step.
 thread_local bool was_clipped = false;
 thread_local std::map<const void*, std::uint64_t> buffers;
 

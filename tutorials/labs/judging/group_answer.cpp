@@ -9,7 +9,7 @@
 namespace lab {
 namespace {
 
-// Of so many parts of a buffer.
+// One of a buffer's num_parts even parts.
 Numbers part(const Numbers& buffer, std::size_t num_parts, std::size_t index) {
   const lockstep::plan::Chunk chunk = lockstep::plan::even_chunk(buffer.size(), num_parts, index);
   const auto begin = buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset);

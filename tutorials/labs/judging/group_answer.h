@@ -36,7 +36,8 @@ Numbers sum_of(const std::vector<Numbers>& buffers);
 
 // Empty if every rank holds the sum of all inputs; else says what is wrong.
 std::string judge_sums(const json& inputs, const json& answer);
-// Whether part r of rank r holds the sum of all inputs' part r, or every rank each rank's own part.
+// Empty if part r of rank r holds the sum of all inputs' part r; or, for all-gather, if every rank
+// holds each rank's own part.
 std::string judge_reduce_scatter(const json& inputs, const json& answer);
 std::string judge_all_gather(const json& inputs, const json& answer);
 

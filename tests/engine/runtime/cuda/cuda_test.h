@@ -1,4 +1,4 @@
-// What the tests of the CUDA runtime share: logical devices on one GPU and, where there is a second
+// Shared by the tests of the CUDA runtime: logical devices on one GPU and, if there is a second
 // one, on that; and a gate that holds up a stream.
 #pragma once
 
