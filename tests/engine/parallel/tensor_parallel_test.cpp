@@ -121,6 +121,7 @@ TEST(TensorParallel, RanksHoldTheirPartAlone) {
 // Two all-reduces of the activations forward and two backward, each of which sends 2(n-1)/n of
 // them.
 TEST(TensorParallel, ABlockSendsFourAllReducesOfItsActivations) {
+  LOCKSTEP_THREAD_RANKS_ONLY("reads the counts of all ranks");
   constexpr int kRanks = 4;
   const std::size_t num_bytes = 2 * kSequences.num_elements() * 8 * (kRanks - 1) / kRanks;
   trace::reset_collective_counts();
@@ -142,6 +143,7 @@ TEST(TensorParallel, ABlockSendsFourAllReducesOfItsActivations) {
 
 // A first layer's input is data, so nobody asks for its gradient.
 TEST(TensorParallel, APairWhoseInputNeedsNoGradientSendsNoneBack) {
+  LOCKSTEP_THREAD_RANKS_ONLY("reads the counts of all ranks");
   trace::reset_collective_counts();
   run_ranks(2, [](comm::Communicator& communicator) {
     const Device device = test_device(communicator.rank());
