@@ -3,7 +3,8 @@
 // You will see: a model cut into stages, one behind the other, through which micro-batches pass:
 // the lanes of three schedules with their bubbles, and what each stage keeps; then the same
 // perceptron trained in 1, 2 and 4 stages, with the bytes that they send beside DDP's, and one
-// device's weights.
+// device's weights. Then each matrix cut over all devices (tensor parallelism): the same weights,
+// and the all-reduces of activations, for the perceptron and for a GPT block.
 //
 // Run:  27_split_model [--batch 64] [--micro 8] [--device auto|cpu|cuda] [--fast]
 //
@@ -12,8 +13,11 @@
 //   bubble: 27.3 % of the slots; (4-1)/(8+4-1) = 27.3 %
 //   check: every plan has the formula's bubble ... ok
 //   check: 1f1b keeps at most as many micro-batches as there are stages ... ok
-//   check: every pipeline gives one device's weights: largest difference 1e-08, tolerance 1e-05 ...
-//   ok check: a stage sends its activations on, and their gradients back ... ok
+//   check: every pipeline gives one device's weights: largest difference ...
+//   check: a stage sends its activations on, and their gradients back ... ok
+//   check: every cut gives one device's weights: largest difference ...
+//   check: a pair all-reduces its output, and its input's gradient ... ok
+//   check: four all-reduces of its activations: two forward, two backward ... ok
 
 #include <lockstep.h>
 
@@ -176,7 +180,91 @@ void compare_stages(const std::vector<Device>& devices, int num_steps) {
   tutorial::check("a stage sends its activations on, and their gradients back", sends_activations);
 }
 
-// --- tensor parallelism: each layer on all devices (to come)
+// --- tensor parallelism: each layer on all devices
+
+// One step's all-reduces of activations, forward and backward: their bytes by the formula.
+double all_reduced_bytes(std::size_t num_elements, int num_calls, std::size_t num_ranks) {
+  return num_calls * 2.0 * (num_ranks - 1) / num_ranks * num_elements * sizeof(float);
+}
+
+// Every rank sees all rows, and has the same loss.
+Trained train_cut(const std::vector<Device>& devices, int num_steps) {
+  Trained trained;
+  trace::reset_collective_counts();
+  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
+    ranks.set_default_plan(plan::AllReducePlan::ring);
+    const auto whole = std::dynamic_pointer_cast<nn::Sequential>(make_model(device));
+    const auto part = parallel::tensor_parallel(*whole, ranks);
+    train(*part, device, num_steps, [&](const data::Batch& batch) {
+      scale(sum_loss((*part)(batch.x), batch.labels), 1.0 / batch.labels.size(0)).backward();
+    });
+    const trace::UncountedScope after_the_steps({rank});
+    const nn::StateDict state = parallel::whole_state(*part);
+    if (rank != 0) return;
+    trained.most_held = part->num_parameters();  // rank 0 has the second layers' biases besides
+    for (const auto& [name, tensor] : state) trained.weights.push_back(tensor);
+  });
+  trained.most_sent = static_cast<double>(trace::collective_bytes_of(0)) / num_steps;
+  return trained;
+}
+
+void compare_cuts(const std::vector<Device>& devices, int num_steps) {
+  const Trained one = train_one(devices[0], num_steps);
+  double worst = 0;
+  bool sends_activations = true;
+  fmt::print("ranks  parameters  sent by each  by the formula  differs by\n");
+  for (std::size_t n = 1; n <= devices.size(); n *= 2) {
+    const Trained trained = train_cut({devices.begin(), devices.begin() + n}, num_steps);
+    const double difference = tutorial::max_abs_difference(trained.weights, one.weights);
+    // Layers 1 and 2 are a pair, whose input is data; 3 and 4 are another.
+    const double formula = all_reduced_bytes(num_rows * kWidth, 2, n) +  // between the pairs
+                           all_reduced_bytes(num_rows * 10, 1, n);       // the logits
+    fmt::print("{:5} {:11} {:9.1f} KiB {:11.1f} KiB {:11.1g}\n", n, trained.most_held,
+               trained.most_sent / 1024, formula / 1024, difference);
+    worst = std::max(worst, difference);
+    sends_activations &= std::abs(trained.most_sent - formula) < 200;  // of uneven chunks
+  }
+  tutorial::check_close("every cut gives one device's weights", worst,
+                        tutorial::weight_tolerance(num_steps));
+  tutorial::check("a pair all-reduces its output, and its input's gradient", sends_activations);
+}
+
+// One pass through a GPT block whose heads are cut, and the gradient of its input.
+void cut_block(const std::vector<Device>& devices) {
+  const Shape shape{8, 16, 32};  // sequences, tokens, channels
+  const auto make = [](Device device) {
+    Rng rng(0);
+    return nn::Sequential(
+        {std::make_shared<nn::GptBlock>(nn::GptOptions{.heads = 4, .channels = 32}, 0, rng,
+                                        nn::Placement{DType::float32, device})});
+  };
+  const auto input = [&](Device device) {
+    Rng rng(1);
+    return Variable(Tensor::uniform(shape, -1, 1, rng, DType::float32, device), RequiresGrad::yes);
+  };
+  nn::Sequential whole = make(devices[0]);
+  const Variable x = input(devices[0]);
+  const Variable y = whole(x);
+  mean(multiply(y, y)).backward();
+  trace::reset_collective_counts();
+  std::vector<double> differences(devices.size());
+  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
+    ranks.set_default_plan(plan::AllReducePlan::ring);
+    const auto part = parallel::tensor_parallel(make(device), ranks);
+    const Variable x_here = input(device);
+    const Variable y_here = (*part)(x_here);
+    mean(multiply(y_here, y_here)).backward();
+    differences[rank] = std::max(tutorial::max_abs_difference(y_here.value(), y.value()),
+                                 tutorial::max_abs_difference(x_here.grad(), x.grad()));
+  });
+  const double sent = static_cast<double>(trace::collective_bytes_of(0));
+  fmt::print("a GPT block, of whose 4 heads each rank has 1: sent by each {:.1f} KiB\n",
+             sent / 1024);
+  tutorial::check_close("output and gradient are one device's",
+                        *std::ranges::max_element(differences), 1e-5);
+  tutorial::check("four all-reduces of its activations: two forward, two backward",
+                  sent == all_reduced_bytes(shape.num_elements(), 4, devices.size()));
+}
 
 void run(const tutorial::Options& options) {
   require(num_micro % 2 == 0, ErrorCode::Usage, "--micro",
@@ -190,13 +278,17 @@ void run(const tutorial::Options& options) {
       2, fmt::format("a pipeline trains: {} rows a step in {} micro-batches", num_rows, num_micro));
   compare_stages(devices, num_steps);
 
+  tutorial::step(3, "each matrix cut over all devices");
+  compare_cuts(devices, num_steps);
+  cut_block(devices);
+
   tutorial::answer(
       fmt::format(
-          "Stages send activations, {} KiB a step each way here whatever the model's size, "
-          "and wait for the pipeline to fill and to drain: 3 of {} slots with 4 stages and {} "
-          "micro-batches. The weights are one device's.",
-          4 * num_rows * static_cast<int>(kWidth) / 1024, num_micro + 3, num_micro),
-      {{"--micro 16", "A smaller bubble, of smaller pieces; gpipe keeps twice as many."},
+          "Stages send activations, {} KiB a step each way, and wait for the pipeline to fill and "
+          "drain: 3 of {} slots with 4 stages. Cut matrices keep all devices busy, and all-reduce "
+          "activations for each pair of layers, forward and backward.",
+          4 * num_rows * static_cast<int>(kWidth) / 1024, num_micro + 3),
+      {{"--micro 10", "A smaller bubble, of smaller pieces; gpipe keeps more of them."},
        {"--micro 4", "As many micro-batches as stages: 43 % of the slots are idle."}});
 }
 
@@ -206,7 +298,7 @@ int main(int argc, char** argv) {
   using namespace lockstep::tutorial;
   const auto add_flags = [](Flags& flags, Options&) {
     flags.add_number("--batch", num_rows, 16, 1024, "rows per step");
-    flags.add_number("--micro", num_micro, 4, 16, "micro-batches per step, an even number");
+    flags.add_number("--micro", num_micro, 4, 10, "micro-batches per step, an even number");
   };
   constexpr const char* kQuestion =
       "What do the parts of a split model send each other, and who waits for whom?";
