@@ -278,10 +278,11 @@ void settle_pipeline_flags(TrainingFlags& flags) {
   const std::size_t num_devices = flags.device_ids.empty()
                                       ? static_cast<std::size_t>(flags.devices.value_or(stages))
                                       : parse_list("--device-ids", flags.device_ids).size();
-  require(num_devices == static_cast<std::size_t>(stages), ErrorCode::Usage, "--stages",
-          "a stage has a device of its own: {} stages and {} devices were asked for; leave out one "
-          "of both",
-          stages, num_devices);
+  require(
+      num_devices == static_cast<std::size_t>(stages), ErrorCode::Usage, "--stages",
+      "each stage needs a device of its own, and {} stages and {} devices were asked for; leave "
+      "one of the two flags out",
+      stages, num_devices);
   if (flags.device_ids.empty()) flags.devices = stages;
 }
 

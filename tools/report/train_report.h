@@ -1,4 +1,4 @@
-// What `train` says and writes, whoever the ranks were.
+// The lines and files of `train`, the same for ranks that are threads or processes.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,11 @@ inline constexpr const char* kCharactersKey = "lockstep.characters";
 // Tables and progress go to standard output, unless --json - takes it.
 std::FILE* progress_stream(const TrainingFlags& flags);
 
-// "mlp:64-256-10 on digits: 1500 training rows, ...", and what a reader has to know of it.
+// "mlp:64-256-10 on digits: 1500 training rows, ...", and notes on how it is trained.
 void print_task(const TrainingFlags& flags, const TrainingTask& task,
                 const DevicePlacement& placement);
 
-// Whether the steps are to be recorded (engine/trace): for a timeline, or the run file's breakdown.
+// True if the steps must be recorded (engine/trace), for a timeline or the run file's breakdown.
 bool needs_recording(const TrainingFlags& flags);
 
 // Prints "epoch 3: 12.1 ms, loss 0.0123" and looks at the devices after each epoch, shows the

@@ -28,7 +28,7 @@ constexpr std::string_view kState = "state.json";
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".unfinished-";
 
-// What PyTorch calls the tensors that an optimizer has for a parameter, if it has so many.
+// PyTorch's names for the tensors that an optimizer keeps for a parameter: AdamW two, momentum one.
 std::vector<std::string> state_names(std::size_t num_tensors) {
   if (num_tensors == 2) return {"exp_avg", "exp_avg_sq"};
   if (num_tensors == 1) return {"momentum"};
@@ -78,7 +78,7 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
   return found;
 }
 
-// What a killed process left behind, and checkpoints beyond those to keep.
+// Removes what a killed process left behind, and checkpoints beyond those to keep.
 void remove_old(const CheckpointPlan& plan) {
   const std::vector<fs::path> all = checkpoints_in(plan.folder);
   for (std::size_t i = plan.keep; i < all.size(); ++i) {

@@ -24,7 +24,7 @@ namespace lockstep::tools {
 struct TrainingFlags;
 struct TrainingTask;
 
-// Where checkpoints go, and when.
+// --checkpoint-dir, --checkpoint-every and --keep.
 struct CheckpointPlan {
   std::filesystem::path folder;
   std::size_t every = 0;  // steps; the last step too

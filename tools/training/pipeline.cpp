@@ -60,8 +60,8 @@ parallel::PipelineOptions read_pipeline(const TrainingFlags& flags, const std::s
          "it out");
   refuse(flags.sync_batch_norm || nn::parse_model(model).has_batch_norm(),
          flags.sync_batch_norm ? "--sync-batch-norm" : "--model",
-         "a pipeline lets batch norm take the statistics of a micro-batch, so the whole batch "
-         "would not be computed; use a model without batch norm");
+         "in a pipeline batch norm would take the statistics of each micro-batch, not of the whole "
+         "batch; use a model without batch norm");
   refuse(flags.accumulate != 1, "--accumulate",
          "a pipeline has micro-batches of its own; use --micro-batches");
   refuse(flags.sampler != "exact", "--sampler",

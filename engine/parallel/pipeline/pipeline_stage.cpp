@@ -62,10 +62,8 @@ plan::PipelinePlan pipeline_plan_for(const PipelineOptions& options, std::size_t
                                      std::size_t num_layers) {
   require(
       num_stages * options.num_chunks <= num_layers, ErrorCode::Usage, "pipeline",
-      "a stage has a layer at least{}: the model has {} layers, {} stages were asked for; use "
-      "fewer",
-      options.num_chunks > 1 ? fmt::format(" in each of its {} chunks", options.num_chunks) : "",
-      num_layers, num_stages);
+      "{} stages{} need as many layers or more, and the model has {}; use fewer stages", num_stages,
+      options.num_chunks > 1 ? fmt::format(" of {} chunks", options.num_chunks) : "", num_layers);
   return plan::pipeline_plan(options.schedule, num_stages, options.num_micro_batches,
                              options.num_chunks);
 }

@@ -221,7 +221,7 @@ TEST(PipelineStage, EvaluatesWhatTheWholeModelDoes) {
 }
 
 TEST(PipelineStage, RefusesMoreStagesThanLayers) {
-  expect_error(ErrorCode::Usage, "the model has 4 layers, 5 stages were asked for", [] {
+  expect_error(ErrorCode::Usage, "5 stages need as many layers or more, and the model has 4", [] {
     run_ranks(5, [](comm::Communicator& communicator) {
       const PipelineStage stage(make_net(kCnn, Device{}), communicator, {gpipe, 2});
     });
