@@ -60,10 +60,11 @@ Shape unpack_shape(const std::vector<std::int64_t>& words) {
 
 plan::PipelinePlan pipeline_plan_for(const PipelineOptions& options, std::size_t num_stages,
                                      std::size_t num_layers) {
-  require(
-      num_stages * options.num_chunks <= num_layers, ErrorCode::Usage, "pipeline",
-      "{} stages{} need as many layers or more, and the model has {}; use fewer stages", num_stages,
-      options.num_chunks > 1 ? fmt::format(" of {} chunks", options.num_chunks) : "", num_layers);
+  const std::size_t num_parts = num_stages * options.num_chunks;
+  require(num_parts <= num_layers, ErrorCode::Usage, "pipeline",
+          "{} stages{} need {} layers or more, and the model has {}; use fewer", num_stages,
+          options.num_chunks > 1 ? fmt::format(" of {} chunks", options.num_chunks) : "", num_parts,
+          num_layers);
   return plan::pipeline_plan(options.schedule, num_stages, options.num_micro_batches,
                              options.num_chunks);
 }

@@ -221,12 +221,12 @@ TEST(PipelineStage, EvaluatesWhatTheWholeModelDoes) {
 }
 
 TEST(PipelineStage, RefusesMoreStagesThanLayers) {
-  expect_error(ErrorCode::Usage, "5 stages need as many layers or more, and the model has 4", [] {
+  expect_error(ErrorCode::Usage, "5 stages need 5 layers or more, and the model has 4", [] {
     run_ranks(5, [](comm::Communicator& communicator) {
       const PipelineStage stage(make_net(kCnn, Device{}), communicator, {gpipe, 2});
     });
   });
-  expect_error(ErrorCode::Usage, "in each of its 3 chunks", [] {
+  expect_error(ErrorCode::Usage, "2 stages of 3 chunks need 6 layers or more", [] {
     parallel::pipeline_plan_for({interleaved, 4, 3}, 2, 5);
   });
 }
