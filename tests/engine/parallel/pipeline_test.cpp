@@ -97,7 +97,7 @@ Trained train_on_one(const Net& net) {
   Trained result;
   run_net_steps(net, *model, Device{}, [&](const TrainingBatch& batch) {
     const Variable loss = flat_loss((*model)(Variable(batch.x)), batch.labels);
-    loss.backward(Tensor::full({}, mean_weight(batch), DType::float64));
+    loss.backward(Tensor::full({}, mean_weight(batch), DType::float64, Device{}));
     result.losses.push_back(loss.item());
   });
   for (const auto& [name, tensor] : nn::state_dict(*model)) {
