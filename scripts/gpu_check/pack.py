@@ -10,14 +10,15 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MAX_BYTES = 10 << 20
-# Libraries of any machine with CUDA's driver: glibc and GCC's own, which may be newer there, and the driver.
+# Libraries of any machine with CUDA's driver and Python: glibc and GCC's own, which may be newer there, the driver, and
+# OpenSSL 3, which Python's hashlib uses.
 SYSTEM_LIBRARIES = re.compile(
-    r"(libc|libm|libpthread|libdl|librt|libresolv|libstdc\+\+|libgcc_s|libcuda|ld-linux.*|linux-vdso)\.so\b"
+    r"(libc|libm|libpthread|libdl|librt|libresolv|libstdc\+\+|libgcc_s|libcuda|libcrypto|ld-linux.*|linux-vdso)\.so\b"
 )
 # CPU kernels for any processor, libraries and programs that find each other wherever they lie, tests that
 # start the program in PATH.
-CARRIED = ("-DLOCKSTEP_NATIVE=OFF -DLOCKSTEP_MPI=OFF -DLOCKSTEP_QUICK=ON -DLOCKSTEP_TESTED_PROGRAM=lockstep "
-           "-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON -DCMAKE_SKIP_INSTALL_RPATH=ON "
+CARRIED = ("-DLOCKSTEP_NATIVE=OFF -DLOCKSTEP_MPI=OFF -DLOCKSTEP_QUICK=ON -DLOCKSTEP_SMALL=ON "
+           "-DLOCKSTEP_TESTED_PROGRAM=lockstep -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON -DCMAKE_SKIP_INSTALL_RPATH=ON "
            "-DCMAKE_BUILD_RPATH=$ORIGIN/../lib;$ORIGIN").split(" ")  # fmt: skip
 
 
