@@ -58,7 +58,7 @@
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/comm_hook.h"
 #include "engine/parallel/ddp/ddp.h"
-#include "engine/parallel/pipeline/pipeline_stage.h"
 #include "engine/parallel/ddp/join.h"
+#include "engine/parallel/pipeline/pipeline_stage.h"
 #include "engine/parallel/sharded/sharded.h"
 #include "engine/parallel/tensor_parallel.h"

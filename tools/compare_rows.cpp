@@ -93,8 +93,7 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
   TrainingFlags of_all = flags;
   for (const DevicePlacement& placement : placements) {
     require(!shard_depth(placement.mode) || (!flags.bitwise && !flags.graph), ErrorCode::Usage,
-            "--modes",
-            "{} reduces gradients layer by layer, each rank for itself; leave out {}",
+            "--modes", "{} reduces gradients layer by layer, each rank for itself; leave out {}",
             to_string(placement.mode), flags.bitwise ? "--bitwise" : "--graph");
   }
   of_all.per_device_batch.clear();

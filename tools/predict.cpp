@@ -363,10 +363,10 @@ void add_predict_command(Command& program, const CommandLine& command) {
   predict.add_option("--topology", flags->topology, "a preset, a JSON file, or NAME*HOSTS@100gbe");
   predict.add_option("--devices", flags->devices, "numbers of devices, such as 1,2,4,8");
   predict
-      .add_option(
-          "--strategy", flags->strategies,
-          "dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, device_allreduce, nccl_replicated, "
-          "cpu_reduce, cpu_parameter_server (default: ddp; for a run on one host also dp)")
+      .add_option("--strategy", flags->strategies,
+                  "dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, device_allreduce, "
+                  "nccl_replicated, "
+                  "cpu_reduce, cpu_parameter_server (default: ddp; for a run on one host also dp)")
       .separated_by(',')
       .excludes(all_reduce);
   predict

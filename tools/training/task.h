@@ -57,7 +57,7 @@ struct TrainingTask {
   Summation summation = Summation::plain;
   parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all
   std::optional<parallel::PipelineOptions> pipeline;                  // of its rows (pipeline.h)
-  std::optional<parallel::ShardDepth> shard;  // of ddp
+  std::optional<parallel::ShardDepth> shard;                          // of ddp
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
   std::optional<CheckpointPlan> checkpoints;
