@@ -142,7 +142,7 @@ inline std::uint32_t alignment_of(const ConstMatrixView& view) {
 }
 
 // Everything that decides which algorithms a product has and how fast they are, and nothing else.
-// Of pointers only the alignment counts, so that a shard of a batch that begins at another row is
+// Only the alignment of pointers counts, so that a shard of a batch that begins at another row is
 // the same product.
 using ProductKey = std::array<std::int64_t, 20>;
 

@@ -1,5 +1,5 @@
-// Who the ranks of a command are, and how they talk: --ranks, --comm, --plan, --transport, --link
-// and --comm-timeout, which train, compare and bench all-reduce share.
+// The flags that say who the ranks of a command are, and how they talk: --ranks, --comm, --plan,
+// --transport, --link and --comm-timeout, which train, compare and bench all-reduce share.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Whole tensors of a model, also where each rank has a shard of it: for checkpoints and the
+// Makes a model's tensors whole where each rank has a shard of them, for checkpoints and the
 // verdict. All ranks call these together.
 #pragma once
 

@@ -118,6 +118,14 @@ void tell_wrapped(trace::Observer& observer, const Ddp& ddp, const nn::Module& m
 
 }  // namespace
 
+ThreadContext context_of_rows(const Tensor& rows, int rank) {
+  ThreadContext context = thread_context();
+  if (context.first_row == 0 && rows.num_dims() > 0) {
+    context.first_row = static_cast<std::uint64_t>(rank) * rows.size(0);
+  }
+  return context;
+}
+
 GradReducerOptions DdpOptions::reducer_options() const {
   GradReducerOptions options = reducer;
   if (bucket_mib) {
@@ -178,12 +186,7 @@ Variable Ddp::forward(const Variable& input) {
     const int source = join_ ? join_->begin_step() : 0;
     if (reducer_->is_synchronizing()) broadcast_buffers(source);
   }
-  // Unless a DataLoader has said which rows these are, the ranks have shards of equal size.
-  ThreadContext context = thread_context();
-  if (context.first_row == 0 && input.value().num_dims() > 0) {
-    context.first_row = static_cast<std::uint64_t>(communicator_->rank()) * input.value().size(0);
-  }
-  const ThreadContextScope scope(context);
+  const ThreadContextScope scope(context_of_rows(input.value(), communicator_->rank()));
   Variable output = (*module())(input);
   if (grad_enabled()) reducer_->end_forward(output);
   return output;

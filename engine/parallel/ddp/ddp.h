@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "engine/comm/communicator.h"
+#include "engine/core/thread_context.h"
 #include "engine/nn/module.h"
 #include "engine/parallel/ddp/grad_reducer.h"
 
@@ -33,6 +34,10 @@ void broadcast_model(const nn::Module& module, comm::Communicator& communicator)
 
 // Every rank's parameters and buffers become the source's. REQUIRES: the models match.
 void broadcast_values(const nn::Module& module, comm::Communicator& communicator, int source);
+
+// The calling thread's context for these rows of a rank. Unless a DataLoader has said where they
+// lie in the global batch, the ranks have shards of equal size.
+ThreadContext context_of_rows(const Tensor& rows, int rank);
 
 class Join;
 

@@ -27,12 +27,7 @@ Variable Sharded::forward(const Variable& input) {
       if (is_training()) communicator_->broadcast(buffer, 0);
     }
   }
-  // Unless a DataLoader has said which rows these are, the ranks have shards of equal size.
-  ThreadContext context = thread_context();
-  if (context.first_row == 0 && input.value().num_dims() > 0) {
-    context.first_row = static_cast<std::uint64_t>(communicator_->rank()) * input.value().size(0);
-  }
-  const ThreadContextScope scope(context);
+  const ThreadContextScope scope(context_of_rows(input.value(), communicator_->rank()));
   return (*module())(input);
 }
 

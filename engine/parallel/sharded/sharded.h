@@ -62,7 +62,7 @@ class Sharded final : public nn::ModuleOf<Sharded> {
   };
   [[nodiscard]] NoStep no_step() { return NoStep(*schedule_); }
 
-  // Whole tensors, made of all ranks' tensors for their pieces (values, gradients, an optimizer's
+  // Makes whole tensors of all ranks' tensors for their pieces (values, gradients, an optimizer's
   // state): visit(name of the parameter, tensor), unit by unit. All ranks call it.
   using OfPiece = std::function<Tensor(const ShardPiece& piece)>;
   using Visit = std::function<void(const std::string& name, const Tensor& whole)>;

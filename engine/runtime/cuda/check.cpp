@@ -7,7 +7,7 @@
 namespace lockstep::runtime::cuda {
 
 void fail_call(const char* call, cudaError_t error) {
-  // Of "cudaMalloc(&data, num_bytes)" only the name is shown, which a reader can look up.
+  // The message shows only the name of "cudaMalloc(&data, num_bytes)", which a reader can look up.
   const std::string_view text(call);
   const std::string_view name = text.substr(0, text.find('('));
   cudaGetLastError();  // clears an error that is not sticky
