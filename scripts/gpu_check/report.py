@@ -10,6 +10,7 @@ MISSED (the target), FAILED (the program), measured, skipped, not run; detail, w
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 
 from pack import Problem
@@ -33,7 +34,7 @@ class Report:
 
     def __init__(self, folder, head):
         self._path = folder / "gpu_check.json"
-        self.file = {"schema": SCHEMA, **head, "rows": []}
+        self.file, self._writing = {"schema": SCHEMA, **head, "rows": []}, threading.Lock()
         self.write()
 
     def write(self):
@@ -44,9 +45,10 @@ class Report:
     def line(self, stage, name, verdict, figure=None, unit="", asked="", detail=""):
         detail = " ".join(str(detail).split())
         row = dict(stage=stage, name=name, figure=figure, unit=unit, asked=asked, verdict=verdict, detail=detail)
-        self.file["rows"].append(row)
-        print(f"{name:<58} {figure_of(row):>14}  {asked:<9} {verdict:<8} {detail}".rstrip(), flush=True)
-        self.write()
+        with self._writing:  # parts may run beside each other
+            self.file["rows"].append(row)
+            print(f"{name:<58} {figure_of(row):>14}  {asked:<9} {verdict:<8} {detail}".rstrip(), flush=True)
+            self.write()
 
     def num_bad(self):
         return sum(row["verdict"] in ("MISSED", "FAILED", "not run") for row in self.file["rows"])

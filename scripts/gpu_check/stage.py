@@ -1,11 +1,13 @@
 """A stage: parts that run one after the other within a time. What goes wrong in one costs its own line."""
 
+import itertools
 import json
 import os
 import re
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +53,7 @@ class Stage:
     """What parts are given. check: the whole check (main.py), which knows programs, sizes and folders."""
 
     def __init__(self, check, name, limit):
-        self.check, self.name, self.end, self._num_logs = check, name, time.monotonic() + limit, 0
+        self.check, self.name, self.end, self._numbers = check, name, time.monotonic() + limit, itertools.count(1)
 
     def left(self):
         return self.end - time.monotonic()
@@ -61,8 +63,7 @@ class Stage:
 
     def file(self, name):
         """A path among the logs, numbered in the order in which programs start."""
-        self._num_logs += 1
-        return self.check.logs / f"{self.name}-{self._num_logs:03}-{re.sub('[^A-Za-z0-9_-]', '_', name)[:60]}"
+        return self.check.logs / f"{self.name}-{next(self._numbers):03}-{re.sub('[^A-Za-z0-9_-]', '_', name)[:60]}"
 
     def run(self, name, command, limit=60, environment=None, given=""):
         """Runs a program within its limit and the stage's."""
@@ -106,10 +107,15 @@ class Stage:
         except Exception as error:  # also of a file that is not what it should be
             self.line(name, "FAILED", detail=f"{type(error).__name__}: {error}")
 
+    def beside(self, parts):
+        """Runs parts, each as the arguments of part(), beside each other: for what is not timed."""
+        with ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0)) // 2)) as pool:
+            list(pool.map(lambda arguments: self.part(*arguments), parts))
+
     def tests(self, program, limit, environment):
         """A line for a program's tests. A GPU's error may stay with its process: after a test that fails, hangs or
         crashes, the others run in a new one."""
-        done, bad, skipped, end = [], [], 0, time.monotonic() + limit
+        done, bad, skipped, end = [], [], 0, time.monotonic() + min(limit, self.left())
         if self.check.is_emulated:
             environment = {**environment, "GTEST_TOTAL_SHARDS": "999", "GTEST_SHARD_INDEX": "0"}
         while len(bad) < 8:

@@ -84,12 +84,14 @@ def beside_torch(stage, steps, least):
 
 
 def tests(stage, pattern, seconds):
-    """The tests of the programs whose names match. Timing products says nothing in most of them."""
+    """The parts that run the tests of the programs whose names match. Timing products says nothing in most of them."""
+    parts = []
     for program in stage.check.names:
         if program.endswith("_tests") and re.match(pattern, program):
             tuning = "on" if program.startswith("cuda_products") else "off"
             environment = {"LOCKSTEP_TEST_DEVICE": "cuda", "LOCKSTEP_TUNING": tuning}
-            stage.part(program, stage.tests, program, min(seconds, stage.left()), environment)
+            parts.append((program, stage.tests, program, seconds, environment))
+    return parts
 
 
 def same_loss(stage, kind, *flags):
@@ -116,7 +118,7 @@ def first(stage):
             for graph in (0, 1):
                 stage.part("step", step, stage, steps, precision, batch, sizes.net, graph)
             if (batch, precision) == (sizes.batches[0], "highest"):  # something works: is it right?
-                tests(stage, "cuda_runtime_tests|kernels_tests|cuda_products_tests", 30)
+                stage.beside(tests(stage, "cuda_runtime_tests|kernels_tests|cuda_products_tests", 40))
                 for kind, data, net, size in (("full batches", sizes.data, sizes.net, sizes.wide_batch),
                                               ("a partial last batch", "digits", (64, 256, 10), 64)):  # fmt: skip
                     flags = ["--dataset", data, "--model", mlp(net), "--batch", size, "--epochs", 3]
@@ -141,26 +143,28 @@ def sanitizer(stage, kind):
 
 
 def suite(stage):
-    share, sizes = stage.check.folder / "share", stage.check.sizes
+    """Nothing here is timed, so the parts run beside each other."""
+    share, sizes, lockstep = stage.check.folder / "share", stage.check.sizes, stage.check.lockstep
+    parts = tests(stage, ".", 120)
 
     def passes(name, *command):
-        stage.part(name, stage.passes, name, *command)
+        parts.append((name, stage.passes, name, *command))
 
-    for precision in ("highest", "high", "medium"):
-        words = ["check-gradients", "--device", "cuda", "--matmul-precision", precision, *sizes.gradients]
-        passes(f"gradients beside Eigen in double, {precision}", stage.check.lockstep, *words)
-    compare = [stage.check.lockstep, "compare", "--device", "cuda", "--dataset", "digits", *sizes.compare]
+    compare = [lockstep, "compare", "--device", "cuda", "--dataset", "digits", *sizes.compare]
     shared = ["--modes", "dp,ddp", "--devices", sizes.counts, "--virtual-devices", f"cuda:0*{sizes.counts[-1]}"]
     passes("compare: dp and ddp on logical devices equal one device", *compare, *shared)
     nccl = ["--modes", "ddp", "--comm", "nccl", "--nccl-share-gpu", "--ranks", "processes", "--devices", 2]
     passes("compare: ddp over NCCL, 2 ranks share the GPU", *compare, *nccl, "--virtual-devices", "cuda:0*2")
-    tests(stage, ".", 60)
+    for precision in ("highest", "high", "medium"):
+        words = ["check-gradients", "--device", "cuda", "--matmul-precision", precision, *sizes.gradients]
+        passes(f"gradients beside Eigen in double, {precision}", lockstep, *words)
+    for kind in ("memcheck", "racecheck"):
+        parts.append((f"compute-sanitizer {kind}", sanitizer, stage, kind))
     for name in stage.check.names:
         if re.match(sizes.lessons, name):
             program, text = stage.check.folder / "bin" / name, share / f"{name}.cpp"
             passes(f"tutorial {name}", "bash", share / "check_output.sh", program, text, "cuda")
-    for kind in ("memcheck", "racecheck"):
-        stage.part(f"compute-sanitizer {kind}", sanitizer, stage, kind)
+    stage.beside(parts)
 
 
 # --- targets ---
