@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "engine/core/error.h"
 #include "engine/runtime/cuda/check.h"
@@ -55,6 +57,7 @@ struct Registry {
   std::mutex mutex;
   std::map<const runtime::Stream*, Workspace> workspaces;
   std::map<const runtime::Stream*, void*> product_workspaces;
+  std::map<const runtime::Stream*, std::vector<std::unique_ptr<runtime::Stream>>> side_streams;
 };
 
 Registry& registry() {
@@ -119,6 +122,43 @@ Workspace workspace_of(runtime::Stream& stream) {
   last_stream = &stream;
   last = found->second;
   return last;
+}
+
+namespace {
+
+// The stream's side stream of that number, from 0.
+runtime::Stream& side_stream(runtime::Stream& stream, std::size_t number) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  auto& streams = all.side_streams[&stream];
+  if (number >= streams.size()) {
+    const runtime::cuda::CudaStream& cuda = runtime::cuda::cuda_stream(stream);
+    streams.push_back(
+        std::make_unique<runtime::cuda::CudaStream>(stream.device(), cuda.gpu(), cuda.fault()));
+  }
+  return *streams[number];
+}
+
+}  // namespace
+
+void side_by_side(runtime::Stream& stream,
+                  std::initializer_list<std::function<void(runtime::Stream&)>> parts) {
+  runtime::LogicalDevice& device = stream.device();
+  const bool is_in_step_graph = &device.memory() != &device.own_memory();
+  if (!is_in_step_graph) {
+    for (const auto& part : parts) part(stream);
+    return;
+  }
+  const std::shared_ptr<runtime::Event> start = stream.record();
+  std::vector<std::shared_ptr<runtime::Event>> ends;
+  for (const auto* part = parts.begin() + 1; part != parts.end(); ++part) {
+    runtime::Stream& side = side_stream(stream, ends.size());
+    side.wait(start);
+    (*part)(side);
+    ends.push_back(side.record());
+  }
+  (*parts.begin())(stream);
+  for (const auto& end : ends) stream.wait(end);
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <functional>
+#include <initializer_list>
 #include <type_traits>
 
 #include "engine/runtime/cuda/cuda_stream.h"
@@ -74,5 +76,13 @@ Workspace workspace_of(runtime::Stream& stream);
 // cuBLASLt's documentation recommends this size for Hopper; older GPUs ask for less.
 inline constexpr std::size_t kProductWorkspaceBytes = std::size_t{32} << 20;
 void* product_workspace(runtime::Stream& stream);
+
+// Enqueues parts that do not need each other's results: between work that the stream has and work
+// that it gets later. In a StepGraph, which then may run them at the same time, each part but the
+// first gets a stream of its own; else all go to the stream itself, because two streams would cost
+// the host more than small kernels take.
+// REQUIRES: no part allocates memory of the device or frees it.
+void side_by_side(runtime::Stream& stream,
+                  std::initializer_list<std::function<void(runtime::Stream&)>> parts);
 
 }  // namespace lockstep::kernels::cuda
