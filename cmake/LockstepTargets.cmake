@@ -124,7 +124,7 @@ function(lockstep_library name)
   set(target lockstep_${name})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   set(kind "")  # BUILD_SHARED_LIBS decides, but for what the programs alone share
-  if(folder MATCHES "^(tools|tutorials)(/|$)")
+  if(folder MATCHES "^tools(/|$)" OR (folder MATCHES "^tutorials(/|$)" AND NOT LOCKSTEP_SMALL))
     set(kind STATIC)
   endif()
   add_library(${target} ${kind} ${arg_SOURCES})

@@ -5,10 +5,10 @@
 #       Needs the CUDA toolkit, but no GPU: builds the cuda preset for one compute capability and packs programs, tests
 #       and this script with every library that a bare Ubuntu 24.04 with the CUDA toolkit lacks. There, with nothing
 #       installed but python3:  tar xf FILE.tar.gz && ./gpu_check.sh run first out
-#   scripts/gpu_check.sh run [first|suite|targets|all] [--from DIR] [OUTDIR]
+#   scripts/gpu_check.sh run [first|targets|suite|all] [--from DIR] [OUTDIR]
 #       first     3 minutes: does it run, is it right, how fast is it beside PyTorch
+#       targets   3 minutes: the wide net beside SGEMM and PyTorch, all-reduce among devices and between GPUs
 #       suite     6 minutes: every test for a GPU, the tutorials, gradients, compare, NCCL on one card, the sanitizer
-#       targets   6 minutes: the wide net beside SGEMM and PyTorch, all-reduce among devices and between GPUs
 #       Default: all, into gpu_check_out. --from DIR: an unpacked pack; default: where this script lies, or build/cuda.
 #   scripts/gpu_check.sh run --emulated [STAGE] [OUTDIR]
 #       Rehearses this script on the emulated GPU at small sizes. Its figures mean nothing.

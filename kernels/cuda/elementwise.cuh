@@ -65,7 +65,7 @@ void launch_elementwise(runtime::Stream& stream, const char* operation, T* y,
 
 // --- rows of a matrix: a warp takes a piece of one row at a time
 
-inline constexpr std::size_t kTileColumns = 1024;  // of a piece
+inline constexpr std::size_t kTileColumns = 128;  // of a piece: small matrices keep many warps busy
 
 // A launch with which for_row_tiles and for_matrix reach every element.
 inline LaunchShape row_tiles(std::size_t rows, std::size_t cols) {

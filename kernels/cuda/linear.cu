@@ -1,6 +1,6 @@
-// Matrix products and the linear layer. Forward: a product, which adds the bias if no activation
-// follows; else one kernel adds bias and activation. Backward: two products and the sums of
-// columns.
+// Matrix products and the linear layer. Forward: a product that also adds the bias and applies the
+// activation, with a kernel's help where the library cannot. Backward: two products and the sums of
+// columns, side by side.
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
@@ -47,14 +47,14 @@ struct ColumnSum {
 
 }  // namespace
 
-void finish_linear(Stream& stream, MatrixView y, ConstTensorView bias, Activation activation,
-                   MatrixView preactivation) {
+void finish(Stream& stream, const Product& product) {
+  const MatrixView& y = product.c;
   if (y.num_elements() == 0) return;
   for_floating(y.dtype, "linear", [&]<typename T>() {
-    for_activation(activation, [&](auto function) {
+    for_activation(product.activation, [&](auto function) {
       launch(stream, "linear", row_tiles(y.rows, y.cols), finish_kernel<T, decltype(function)>,
-             y.rows, y.cols, data_of<T>(y), y.leading_dimension, data_of<T>(bias),
-             data_of<T>(preactivation), preactivation.leading_dimension);
+             y.rows, y.cols, data_of<T>(y), y.leading_dimension, data_of<T>(product.bias),
+             data_of<T>(product.preactivation), product.preactivation.leading_dimension);
     });
   });
 }
@@ -78,12 +78,8 @@ void CudaBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixV
                                  MatrixView preactivation) {
   require_floating("linear", x.dtype);
   // y [batch, out] = x [batch, in] * (weight [out, in])^T
-  Product product{"linear", x, Transpose::no, weight, Transpose::yes, y};
-  const bool is_finished_by_kernel =
-      activation != Activation::none || preactivation.data != nullptr;
-  if (!is_finished_by_kernel) product.bias = bias;
-  run(stream, product);
-  if (is_finished_by_kernel) finish_linear(stream, y, bias, activation, preactivation);
+  run(stream, {"linear", x, Transpose::no, weight, Transpose::yes, y, Write::overwrite, bias,
+               activation, preactivation});
 }
 
 void CudaBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,

@@ -2,12 +2,14 @@
 // SGD reads weight and gradient and writes the weight; with momentum it reads and writes that too.
 // AdamW reads 4 elements and writes 3 per parameter element.
 // Source: torch/optim/sgd.py and adamw.py.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tensor_list.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -17,8 +19,32 @@ __global__ void count_kernel(std::int64_t* step) {
   ++*step;
 }
 
-void count_step(Stream& stream, const char* operation, const StepScalars& scalars) {
-  launch(stream, operation, {dim3(1), dim3(1)}, count_kernel, data_of<std::int64_t>(scalars.step));
+// The launch that updates the last tensors counts the step, in its last block, when all blocks have
+// read the count.
+struct Counter {
+  std::int64_t* step = nullptr;  // none: another launch counts
+  unsigned* ticket = nullptr;
+
+  __device__ void count() const {
+    if (step != nullptr && is_last_block(ticket, gridDim.x) && threadIdx.x == 0) ++*step;
+  }
+};
+
+// Runs update.template operator()<T>(counter) for the types that the parameters have.
+template <typename Update>
+void update_and_count(Stream& stream, std::span<const OptimizerParameter> parameters,
+                      const StepScalars& scalars, const Update& update) {
+  const auto has = [&](DType dtype) {
+    return std::ranges::any_of(parameters, [&](const OptimizerParameter& p) {
+      return p.weight.dtype == dtype && p.weight.num_elements > 0;
+    });
+  };
+  const Counter counter{data_of<std::int64_t>(scalars.step), workspace_of(stream).tickets};
+  const bool has_float = has(DType::float32), has_double = has(DType::float64);
+  if (has_double) update.template operator()<double>(has_float ? Counter{} : counter);
+  if (has_float) update.template operator()<float>(counter);
+  if (has_float || has_double) return;
+  launch(stream, "step count", {dim3(1), dim3(1)}, count_kernel, counter.step);
 }
 
 enum class Rule { plain, momentum, nesterov };
@@ -46,7 +72,7 @@ __device__ void update(const SgdNumbers<T>& n, T learning_rate, bool is_first, T
 }
 
 template <Rule kRule, typename T, typename List>
-__global__ void sgd_kernel(List list, SgdNumbers<T> n) {
+__global__ void sgd_kernel(List list, SgdNumbers<T> n, Counter counter) {
   const bool is_first = *n.step == 0;
   const T learning_rate = static_cast<T>(*n.learning_rate);
   const Slice slice = slice_of_block(list, ThreadPart<T>::kElementsPerBlock);
@@ -65,11 +91,12 @@ __global__ void sgd_kernel(List list, SgdNumbers<T> n) {
   }
   part.store(weight, w);
   if constexpr (kHasMomentum) part.store(momentum, m);
+  counter.count();
 }
 
 template <Rule kRule, typename T>
 void run_sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
-             const StepScalars& scalars, const SgdOptions& options) {
+             const StepScalars& scalars, const SgdOptions& options, Counter counter) {
   const SgdNumbers<T> numbers{
       static_cast<T>(options.weight_decay), static_cast<T>(options.momentum),
       static_cast<T>(1 - options.dampening), data_of<double>(scalars.learning_rate),
@@ -80,9 +107,10 @@ void run_sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
     return {{p.weight.data, const_cast<void*>(p.grad.data), p.first.data}, p.weight.num_elements};
   };
   for_tensor_lists<3>(parameters.size(), ThreadPart<T>::kElementsPerBlock, entry,
-                      [&]<typename List>(const List& list, unsigned num_blocks) {
+                      [&]<typename List>(const List& list, unsigned num_blocks, bool is_last) {
                         launch(stream, "sgd", {dim3(num_blocks), dim3(kThreads)},
-                               sgd_kernel<kRule, T, List>, list, numbers);
+                               sgd_kernel<kRule, T, List>, list, numbers,
+                               is_last ? counter : Counter{});
                       });
 }
 
@@ -91,8 +119,9 @@ void run_sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
 void CudaBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
                       const StepScalars& scalars, const SgdOptions& options) {
   const auto run = [&]<Rule kRule>() {
-    run_sgd<kRule, float>(stream, parameters, scalars, options);
-    run_sgd<kRule, double>(stream, parameters, scalars, options);
+    update_and_count(stream, parameters, scalars, [&]<typename T>(Counter counter) {
+      run_sgd<kRule, T>(stream, parameters, scalars, options, counter);
+    });
   };
   if (options.momentum == 0) {
     run.template operator()<Rule::plain>();
@@ -101,7 +130,6 @@ void CudaBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parame
   } else {
     run.template operator()<Rule::nesterov>();
   }
-  count_step(stream, "sgd", scalars);
 }
 
 namespace {
@@ -138,7 +166,7 @@ __device__ StepNumbers<T> step_numbers(const AdamWNumbers<T>& n, std::int64_t st
 }
 
 template <typename T, typename List>
-__global__ void adamw_kernel(List list, AdamWNumbers<T> n) {
+__global__ void adamw_kernel(List list, AdamWNumbers<T> n, Counter counter) {
   __shared__ StepNumbers<T> shared_step;
   const Slice slice = slice_of_block(list, ThreadPart<T>::kElementsPerBlock);
   T* const weight = static_cast<T*>(list.data[0][slice.tensor]);
@@ -164,11 +192,12 @@ __global__ void adamw_kernel(List list, AdamWNumbers<T> n) {
   part.store(weight, w);
   part.store(first, m);
   part.store(second, v);
+  counter.count();
 }
 
 template <typename T>
 void run_adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
-               const StepScalars& scalars, const AdamWOptions& options) {
+               const StepScalars& scalars, const AdamWOptions& options, Counter counter) {
   const AdamWNumbers<T> numbers{options.weight_decay,
                                 std::log(options.beta1),
                                 std::log(options.beta2),
@@ -185,9 +214,9 @@ void run_adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
             p.weight.num_elements};
   };
   for_tensor_lists<4>(parameters.size(), ThreadPart<T>::kElementsPerBlock, entry,
-                      [&]<typename List>(const List& list, unsigned num_blocks) {
+                      [&]<typename List>(const List& list, unsigned num_blocks, bool is_last) {
                         launch(stream, "adamw", {dim3(num_blocks), dim3(kThreads)},
-                               adamw_kernel<T, List>, list, numbers);
+                               adamw_kernel<T, List>, list, numbers, is_last ? counter : Counter{});
                       });
 }
 
@@ -195,9 +224,9 @@ void run_adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
 
 void CudaBackend::adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                         const StepScalars& scalars, const AdamWOptions& options) {
-  run_adamw<float>(stream, parameters, scalars, options);
-  run_adamw<double>(stream, parameters, scalars, options);
-  count_step(stream, "adamw", scalars);
+  update_and_count(stream, parameters, scalars, [&]<typename T>(Counter counter) {
+    run_adamw<T>(stream, parameters, scalars, options, counter);
+  });
 }
 
 namespace {
@@ -226,7 +255,7 @@ void CudaBackend::clip(Stream& stream, std::span<const TensorView> tensors, Cons
       return {{tensors[i].data}, tensors[i].num_elements};
     };
     for_tensor_lists<1>(tensors.size(), ThreadPart<T>::kElementsPerBlock, entry,
-                        [&]<typename List>(const List& list, unsigned num_blocks) {
+                        [&]<typename List>(const List& list, unsigned num_blocks, bool) {
                           launch(stream, "clip", {dim3(num_blocks), dim3(kThreads)},
                                  clip_kernel<T, List>, list, data_of<double>(norm), max_norm);
                         });

@@ -31,7 +31,7 @@ using runtime::cuda::CurrentGpu;
 using Clock = std::chrono::steady_clock;
 
 struct Plan {
-  BiasBy bias_by = BiasBy::kernel;
+  FinishBy finish_by = FinishBy::kernel;
   cublasLtMatmulAlgo_t algorithm{};
   std::size_t workspace_bytes = 0;
 };
@@ -67,12 +67,12 @@ bool is_trusted(Stream& stream, const cublasLtMatmulAlgo_t& algorithm, std::size
 
 // Appends the algorithms for a product, starting with the one that the library expects to be
 // fastest.
-void add_candidates(Stream& stream, const Product& product, BiasBy bias_by,
+void add_candidates(Stream& stream, const Product& product, FinishBy finish_by,
                     std::vector<Plan>& plans) {
   constexpr int kMaxCandidates = 16;
   const int gpu = cuda_stream(stream).gpu();
   const CurrentGpu current(gpu);
-  const Description description(product, bias_by);
+  const Description description(product, finish_by);
   Descriptor<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference;
   check_cublas(cublasLtMatmulPreferenceCreate(&preference.object),
                "cublasLtMatmulPreferenceCreate");
@@ -99,18 +99,17 @@ void add_candidates(Stream& stream, const Product& product, BiasBy bias_by,
     const cublasLtMatmulHeuristicResult_t& one = found[static_cast<std::size_t>(i)];
     if (one.state == CUBLAS_STATUS_SUCCESS && one.workspaceSize <= kProductWorkspaceBytes &&
         is_trusted(stream, one.algo, inner_size(product))) {
-      plans.push_back({bias_by, one.algo, one.workspaceSize});
+      plans.push_back({finish_by, one.algo, one.workspaceSize});
     }
   }
 }
 
-// The library only adds biases to float32.
+// All algorithms that can run a product. Those that only multiply can divide the inner dimension
+// among more blocks: a kernel that finishes their result may cost less than that gains.
 std::vector<Plan> candidates(Stream& stream, const Product& product) {
   std::vector<Plan> plans;
-  if (product.bias.data != nullptr && product.c.dtype == DType::float32) {
-    add_candidates(stream, product, BiasBy::library, plans);
-  }
-  if (plans.empty()) add_candidates(stream, product, BiasBy::kernel, plans);
+  if (library_can_finish(product)) add_candidates(stream, product, FinishBy::library, plans);
+  add_candidates(stream, product, FinishBy::kernel, plans);
   return plans;
 }
 
@@ -120,7 +119,7 @@ struct Call {
   Description description;
 
   Call(const Product& product, const Plan& chosen)
-      : plan(chosen), description(product, chosen.bias_by) {}
+      : plan(chosen), description(product, chosen.finish_by) {}
 };
 
 // Enqueues the product. Returns false, with nothing enqueued, if the library refuses.
@@ -130,7 +129,7 @@ bool launch_product(Stream& stream, const Product& product, Call& call) {
   void* const workspace = plan.workspace_bytes > 0 ? product_workspace(stream) : nullptr;
   {
     LaunchScope scope(stream, product.operation);
-    if (plan.bias_by == BiasBy::library) description.set_bias(product.bias.data);
+    if (plan.finish_by == FinishBy::library) description.set_bias(product.bias.data);
     constexpr float kOne = 1, kZero = 0;
     constexpr double kWideOne = 1, kWideZero = 0;
     const bool is_wide = product.c.dtype == DType::float64;
@@ -148,9 +147,7 @@ bool launch_product(Stream& stream, const Product& product, Call& call) {
     }
     scope.finish(cudaSuccess);
   }
-  if (product.bias.data != nullptr && plan.bias_by == BiasBy::kernel) {
-    finish_linear(stream, product.c, product.bias, Activation::none, {});
-  }
+  if (plan.finish_by == FinishBy::kernel && has_finish(product)) finish(stream, product);
   return true;
 }
 
@@ -326,7 +323,7 @@ void run(Stream& stream, const Product& product) {
   if (product.c.num_elements() == 0) return;
   if (inner_size(product) == 0) {  // a sum of nothing: the library is not needed
     if (product.write == Write::overwrite) zero_matrix(stream, product.c);
-    if (product.bias.data) finish_linear(stream, product.c, product.bias, Activation::none, {});
+    if (has_finish(product)) finish(stream, product);
     return;
   }
   if (product.a.dtype == DType::float32 && takes_bfloat16()) {

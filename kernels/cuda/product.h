@@ -36,9 +36,11 @@ struct Product {
   Transpose transpose_a = Transpose::no;
   ConstMatrixView b;
   Transpose transpose_b = Transpose::no;
-  MatrixView c;  // op(a) * op(b), or added to it, then + bias
+  MatrixView c;  // activation(op(a) * op(b) + bias); without both it may be added to c
   Write write = Write::overwrite;
   ConstTensorView bias{};  // [columns of c], or no data
+  Activation activation = Activation::none;
+  MatrixView preactivation{};  // receives op(a) * op(b) + bias, if it has data
 };
 
 // Enqueues a product. With an inner size of 0 it is zero; an empty c is left alone.
@@ -46,10 +48,8 @@ struct Product {
 // why: LOCKSTEP_LOG=debug), Error{State} for a new product in a capture.
 void run(Stream& stream, const Product& product);
 
-// y = activation(y + bias), in place; preactivation receives y + bias, if it has data.
-// Shapes:  y, preactivation [rows, cols]; bias [cols] or no data.
-void finish_linear(Stream& stream, MatrixView y, ConstTensorView bias, Activation activation,
-                   MatrixView preactivation);
+// c = activation(c + bias) by a kernel; preactivation receives c + bias, if it has data.
+void finish(Stream& stream, const Product& product);
 
 // True under MatmulPrecision::bf16.
 bool takes_bfloat16();

@@ -69,8 +69,22 @@ inline cudaDataType_t type_of(const ConstMatrixView& view) {
   return view.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F;
 }
 
-// The library adds the bias itself, or one of our kernels does so afterwards.
-enum class BiasBy { library, kernel };
+// The library adds the bias and applies a ReLU itself, or one of our kernels does so afterwards.
+enum class FinishBy { library, kernel };
+
+// True if there is anything to do after the product.
+inline bool has_finish(const Product& product) {
+  return product.bias.data != nullptr || product.activation != Activation::none ||
+         product.preactivation.data != nullptr;
+}
+
+// True if the library can do all of it. It adds biases to float32 only. Its ReLU leaves a NaN a
+// NaN, as ours does (seen on an H200 in cuBLAS 13.1; a test asks again).
+inline bool library_can_finish(const Product& product) {
+  return product.bias.data != nullptr && product.c.dtype == DType::float32 &&
+         product.preactivation.data == nullptr &&
+         (product.activation == Activation::none || product.activation == Activation::relu);
+}
 
 // Everything except the addresses.
 struct Description {
@@ -80,14 +94,16 @@ struct Description {
   Layout second;  // of the memory of a
   Layout result;  // of c
 
-  Description(const Product& product, BiasBy bias_by) {
+  Description(const Product& product, FinishBy finish_by) {
     check_cublas(
         cublasLtMatmulDescCreate(&matmul.object, compute_type(product), type_of(product.c)),
         "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
     set(CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
-    if (bias_by == BiasBy::library) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    if (finish_by == FinishBy::library) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, product.activation == Activation::relu
+                                             ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                             : CUBLASLT_EPILOGUE_BIAS);
       set_bias(product.bias.data);
     }
     describe(first, product.b, product.c.batch);
@@ -144,7 +160,7 @@ inline std::uint32_t alignment_of(const ConstMatrixView& view) {
 // Everything that decides which algorithms a product has and how fast they are, and nothing else.
 // Only the alignment of pointers counts, so that a shard of a batch that begins at another row is
 // the same product.
-using ProductKey = std::array<std::int64_t, 20>;
+using ProductKey = std::array<std::int64_t, 22>;
 
 struct KeyHash {
   std::size_t operator()(const ProductKey& key) const {
@@ -193,7 +209,9 @@ inline ProductKey key_of(Stream& stream, const Product& product) {
           number(product.write),
           number(product.bias.data != nullptr) + number(is_bias_aligned),
           alignment_of(product.a) | alignment_of(product.b) << 8,
-          alignment_of(product.c)};
+          alignment_of(product.c),
+          number(product.activation),
+          number(product.preactivation.data != nullptr)};
 }
 
 }  // namespace lockstep::kernels::cuda

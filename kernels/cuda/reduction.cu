@@ -66,7 +66,7 @@ void CudaBackend::norm(Stream& stream, std::span<const ConstTensorView> x, Tenso
       return {{const_cast<void*>(x[i].data)}, x[i].num_elements};
     };
     for_tensor_lists<1>(x.size(), elements_per_block, entry,
-                        [&]<typename List>(const List& list, unsigned num_blocks) {
+                        [&]<typename List>(const List& list, unsigned num_blocks, bool) {
                           launch(stream, "norm", {dim3(num_blocks), dim3(kThreads)},
                                  norm_kernel<T, List, Y>, list, elements_per_block, carry,
                                  data_of<Y>(y), workspace);

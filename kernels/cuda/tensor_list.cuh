@@ -91,8 +91,8 @@ inline std::size_t num_blocks_of(std::size_t num_elements, std::size_t elements_
   return (num_elements + elements_per_block - 1) / elements_per_block;
 }
 
-// Calls launch(list, num_blocks) with lists that hold entry(0) ... entry(count - 1): one small
-// list, or as few large ones as are needed. None for no elements.
+// Calls launch(list, num_blocks, is_last) with lists that hold entry(0) ... entry(count - 1): one
+// small list, or as few large ones as are needed. None for no elements.
 template <int kPointers, typename Entry, typename Launch>
 void for_tensor_lists(std::size_t count, std::size_t elements_per_block, const Entry& entry,
                       const Launch& launch) {
@@ -100,22 +100,22 @@ void for_tensor_lists(std::size_t count, std::size_t elements_per_block, const E
     TensorList<kPointers, kCapacity> list;
     list.count = 0;
     unsigned num_blocks = 0;
-    const auto flush = [&] {
-      if (list.count > 0) launch(list, num_blocks);
+    const auto flush = [&](bool is_last) {
+      if (list.count > 0) launch(list, num_blocks, is_last);
       list.count = 0;
       num_blocks = 0;
     };
     for (std::size_t i = 0; i < count; ++i) {
       const TensorEntry<kPointers> next = entry(i);
       if (next.num_elements == 0) continue;
-      if (list.count == kCapacity) flush();
+      if (list.count == kCapacity) flush(false);
       for (int p = 0; p < kPointers; ++p) list.data[p][list.count] = next.data[p];
       list.num_elements[list.count] = next.num_elements;
       list.first_block[list.count] = num_blocks;
       ++list.count;
       num_blocks += static_cast<unsigned>(num_blocks_of(next.num_elements, elements_per_block));
     }
-    flush();
+    flush(true);
   };
   if (count <= kSmallList) return run.template operator()<kSmallList>();
   run.template operator()<kLargeList<kPointers>>();

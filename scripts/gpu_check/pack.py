@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-MAX_BYTES = 10 << 20
+MAX_BYTES = 10_000_000
 # Libraries of any machine with CUDA's driver and Python: glibc and GCC's own, which may be newer there, the driver, and
 # OpenSSL 3, which Python's hashlib uses.
 SYSTEM_LIBRARIES = re.compile(
@@ -91,6 +91,6 @@ def pack(tree, file, arch):
                 shutil.copy(path, folder / part)
         output("strip", "--strip-unneeded", *(folder / "bin").iterdir(), *(folder / "lib").iterdir())
         output("tar", "czf", file, "-C", folder, ".")
-    print(f"written: {file}, {file.stat().st_size / (1 << 20):.1f} MiB")
+    print(f"written: {file}, {file.stat().st_size / 1e6:.1f} MB")
     if file.stat().st_size > MAX_BYTES:
-        raise Problem(f"{file} is larger than {MAX_BYTES >> 20} MiB")
+        raise Problem(f"{file} is larger than {MAX_BYTES / 1e6:g} MB")

@@ -57,9 +57,12 @@ struct Problem {
 // the documentation says, or does not say otherwise, that cuBLASLt has no algorithm for it.
 cublasStatus_t check_problem(const Problem& problem);
 
-// True for CUBLASLT_EPILOGUE_BIAS, the only epilogue that this library has.
+// The epilogues that this library has: CUBLASLT_EPILOGUE_BIAS and CUBLASLT_EPILOGUE_RELU_BIAS.
+inline bool applies_relu(const Problem& problem) {
+  return problem.operation.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+}
 inline bool adds_bias(const Problem& problem) {
-  return problem.operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  return problem.operation.epilogue == CUBLASLT_EPILOGUE_BIAS || applies_relu(problem);
 }
 
 // One of the ways to compute a product. They round differently, as cuBLASLt's do, and differ in

@@ -92,7 +92,7 @@ class Product {
         T value = alpha_ * column[i];
         if (beta_ != 0) value += beta_ * c_[j * ld_c + i];
         if (adds_bias(problem_)) value += static_cast<const T*>(problem_.operation.bias)[i];
-        d_[j * ld_d + i] = value;
+        d_[j * ld_d + i] = applies_relu(problem_) && value < 0 ? T(0) : value;
       }
     }
   }

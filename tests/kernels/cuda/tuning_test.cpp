@@ -1,4 +1,5 @@
 // Products as they are timed, and the precisions that only a GPU distinguishes.
+#include <cmath>
 #include <thread>
 
 #include "gpu_test.h"
@@ -54,6 +55,28 @@ TEST_F(CudaProducts, EachWordOfPrecisionKeepsItsPromise) {
     product.run();
     EXPECT_LE(product.error(), error);
     expect_layer(Layer<float>({40, 24, 128}), error);
+  }
+}
+
+// The library's documentation does not say what its ReLU makes of a NaN.
+TEST_F(CudaProducts, AReluLeavesANanANan) {
+  constexpr std::size_t kNanRow = 3;
+  for (const LayerSizes& s : {LayerSizes{40, 24, 16}, {64, 64, 33}, {5, 128, 128}}) {
+    for (const MatmulPrecision precision : {MatmulPrecision::highest, MatmulPrecision::high}) {
+      SCOPED_TRACE(::testing::Message()
+                   << s.batch << " x " << s.in << " x " << s.out << ", " << to_string(precision));
+      set_matmul_precision(precision);
+      Layer<float> layer(s);
+      layer.x(kNanRow, 1) = NAN;
+      const GridOnDevice<float> x(layer.x), weight(layer.weight), y(s.batch, s.out);
+      const OnDevice<float> bias(layer.bias);
+      tested().linear_forward(stream(), x.view(), weight.view(), bias.view(), Activation::relu,
+                              y.view(), {});
+      const Grid<float> result = y.grid();
+      for (std::size_t i = 0; i < s.batch; ++i) {
+        for (std::size_t j = 0; j < s.out; ++j) EXPECT_EQ(std::isnan(result(i, j)), i == kNanRow);
+      }
+    }
   }
 }
 
