@@ -314,6 +314,8 @@ class Folder {
 
 void run(const tutorial::Options& options) {
   if (options.fast) num_steps = 20;
+  // On a GPU, each process would choose its own algorithms for products, and they round differently.
+  ::setenv("LOCKSTEP_TUNING", "off", 0);
   if (!train_into.empty()) {
     Training training(options.device());
     if (fs::exists(train_into)) training.load(train_into);

@@ -70,4 +70,5 @@ def host():
     """Processor, cores, system and glibc, as one line."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-    return f"{name}, {len(os.sched_getaffinity(0))} cores, {platform.platform()}, glibc {platform.libc_ver()[1]}"
+    system = f"{platform.system()} {platform.release().split('-')[0]}, glibc {platform.libc_ver()[1]}"
+    return f"{name}, {len(os.sched_getaffinity(0))} cores, {system}"

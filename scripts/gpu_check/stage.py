@@ -58,8 +58,9 @@ class Stage:
     def left(self):
         return self.end - time.monotonic()
 
-    def line(self, name, verdict, **columns):
-        self.check.report.line(self.name, name, verdict, **columns)
+    def line(self, name, verdict, detail="", **columns):
+        detail = str(detail).replace(f"{self.check.folder}/bin/", "")
+        self.check.report.line(self.name, name, verdict, detail=detail, **columns)
 
     def file(self, name):
         """A path among the logs, numbered in the order in which programs start."""
