@@ -44,6 +44,22 @@ mutant(parameters_of_the_step_before
   RUN "--modes zero1 --devices 2 --model mlp:64-32-10 --steps 3"
   EXPECT "zero1 on 2 devices" "(gradients|loss): step [12]")
 
+# --- pipelines
+
+mutant(tied_table_of_one_stage
+  SOURCE engine/parallel/pipeline/pipeline_stage.cpp
+  REPLACE [=[      parameter.grad().add_(other);]=]
+  WITH [=[      static_cast<void>(other);]=]
+  RUN "--modes pipeline --devices 2 --dataset embedded-text --model gpt:2-2-32-16 --batch 8 --steps 3"
+  EXPECT "pipeline on 2 devices" "gradients: step 0" "parameter transformer\\.wte" "relative error")
+
+mutant(labels_of_the_first_micro_batch
+  SOURCE engine/parallel/pipeline/pipeline_stage.cpp
+  REPLACE [=[step.rows_of(step.labels, i));]=]
+  WITH [=[step.rows_of(step.labels, 0 * i));]=]
+  RUN "--modes pipeline --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "pipeline on 2 devices" "gradients: step 0" "relative error")
+
 # --- DistributedDataParallel
 
 mutant(rank_keeps_its_own_weights
