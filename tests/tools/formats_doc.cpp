@@ -90,11 +90,7 @@ void collect_fields(const json& value, Fields& fields, const std::string& path) 
       collect_fields(part, fields, path.empty() ? key : path + "." + key);
     }
   } else if (value.is_array()) {
-    for (const json& element : value) {
-      const bool is_event = path == "traceEvents";
-      const std::string inside = is_event ? element["ph"].get<std::string>() : "";
-      collect_fields(element, fields, path + "[" + inside + "]");
-    }
+    for (const json& element : value) collect_fields(element, fields, path + "[]");
   } else {
     fields[path].insert(kind_of(value));
   }

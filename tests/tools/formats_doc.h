@@ -16,8 +16,7 @@ namespace lockstep::testing {
 // Fields by path, with every kind of value seen there ("text", "yes/no", "number", "null").
 using Fields = std::map<std::string, std::set<std::string>>;
 
-// Adds the fields of a file, or of a part of it below `path`. An event of a trace stands at
-// "traceEvents[X]", by its phase.
+// Adds the fields of a file, or of a part of it below `path`.
 void collect_fields(const nlohmann::json& value, Fields& fields, const std::string& path = "");
 
 // Expects of the section of this name that it documents every field found, with the right kind of

@@ -64,13 +64,5 @@ TEST_F(Formats, OfTheLog) {
   expect_documented("--log", fields_);
 }
 
-TEST_F(Formats, OfPerfettoTraces) {
-  run("train --devices 2 --parallel ddp --steps 3 --trace trace.json");
-  collect("trace.json");
-  run("train --devices 2 --parallel dp --steps 3 --trace trace.json");
-  collect("trace.json");
-  expect_documented("--trace", fields_);
-}
-
 }  // namespace
 }  // namespace lockstep::testing
