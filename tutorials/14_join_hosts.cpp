@@ -162,7 +162,7 @@ void print_commands() {
         "              --master-addr 10.0.0.1 -- 14_join_hosts\n",
         machine, kHosts, machine, kRanksPerHost);
   }
-  fmt::print("as root, two network namespaces with a cable between them will do (man ip-netns)\n");
+  fmt::print("two network namespaces of one machine will do, too (as root: man ip-netns)\n");
 }
 
 void run(const tutorial::Options&) {

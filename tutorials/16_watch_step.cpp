@@ -99,7 +99,7 @@ void run(const tutorial::Options& options) {
   print_times("during backward", during);
   tutorial::say(
       fmt::format("hidden: all-reduces while a kernel runs, at {:.0f} % of its speed, since both "
-                  "share the GPU; so the step gains less than is hidden",
+                  "share the GPU; so the step gains less than that",
                   100 * predict::kOverlapInterference.compute));
   const bool is_default =
       machine == kMachine && model == kModel && batch == kBatch && bucket_kib == kBucketKib;

@@ -102,7 +102,7 @@ void show_batch(const nn::Conv2d& layer, const Variable& x) {
 
 // One gradient of 1 for every patch: what arrives at a pixel is the number of patches it is in.
 void show_backward(const nn::Conv2d& layer, const Variable& x) {
-  tutorial::step(3, "backward: each pixel adds up what its patches say");
+  tutorial::step(3, "backward: each pixel adds up its patches' gradients");
   const Variable image(Tensor::from(kImage, {1, 4, 4, 1}), RequiresGrad::yes);
   sum(patches(image, 3, 3)).backward();
   const std::vector<float> counts = image.grad().to_vector<float>();

@@ -10,7 +10,7 @@
 // Expected output (abridged; digits of the differences vary):
 //   one device    0 1 2 3 4 5   mean 2.5   ->  -1.46 -0.88 -0.29  0.29  0.88  1.46
 //   device 0      0 1 2         mean 1.0   ->  -1.22  0.00  1.22
-//   check: by their own rows they do not ... ok
+//   check: by their own rows they get something else ... ok
 //   DDP, own rows                     0.1          0.2
 //   DDP, shared                     1e-07        1e-07
 //   Answer: By default each device normalises by its own 16 rows, so 4 devices train another ...
@@ -79,7 +79,7 @@ void show_six_numbers(const std::vector<Device>& devices) {
       tutorial::check_close("with shared statistics both get what one device gets", difference,
                             1e-6);
     } else {
-      tutorial::check("by their own rows they do not", difference > 0.1);
+      tutorial::check("by their own rows they get something else", difference > 0.1);
     }
   }
 }
@@ -174,7 +174,7 @@ void run(const tutorial::Options& options) {
   if (num_devices > 1) {
     tutorial::check("with own statistics the weights are not one device's",
                     replicas > 1e-3 && own > 1e-3);
-    tutorial::check("shared statistics come a hundred times closer", 100 * all < own);
+    tutorial::check("shared statistics are a hundred times closer", 100 * all < own);
   }
   tutorial::check_close("with shared statistics the weights are one device's", all, 1e-3);
   tutorial::answer(
@@ -184,7 +184,7 @@ void run(const tutorial::Options& options) {
           "collectives a layer and give one device's result (within {:.1g}).",
           batch_size / num_devices, num_devices, own, num_steps, all),
       {{"--batch 256", "More rows per device: own statistics come closer to the batch's."},
-       {"--devices 8", "Fewer rows per device: they go further away."}});
+       {"--devices 8", "Fewer rows per device: own statistics differ more."}});
 }
 
 }  // namespace

@@ -186,7 +186,7 @@ void run(const tutorial::Options& options) {
   }
   tutorial::say(
       "GPT-2's 12 layers of 12 heads would keep 4.5 GiB of weights for 8 texts of 1024 tokens. In "
-      "blocks they keep a number per row, 4.5 MiB, from which backward makes the weights again.");
+      "blocks they keep a number per row, 4.5 MiB, from which backward recomputes the weights.");
   tutorial::check("twice the tokens: scores take more than three times the memory, blocks twice",
                   mib[2][0] > 3 * mib[1][0] && mib[2][1] < 2.5 * mib[1][1]);
   tutorial::answer(

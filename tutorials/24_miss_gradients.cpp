@@ -286,11 +286,12 @@ void run(const tutorial::Options& options) {
                           tutorial::weight_tolerance(kSteps));
   }
   tutorial::answer(
-      fmt::format("An error that names it, unless it is told. Unused::find averages over all ranks "
-                  "and counts a missing gradient as 0 (16 and none give 8). Under join a rank "
-                  "without rows counts as 0 too ({:.2f} of 50), or not at all (50).",
+      fmt::format("It ends with an error that names the rank, unless you told it what to do. "
+                  "Unused::find averages over all ranks and counts a missing gradient as 0 (16 and "
+                  "none give 8). Under join a rank without rows counts as 0 too ({:.2f} of 50), or "
+                  "not at all (50).",
                   50.0 * (num_ranks - 1) / num_ranks),
-      {{"--ranks 8", "One rank of eight is missed less."},
+      {{"--ranks 8", "One missing rank of eight counts for less."},
        {"--short 0", "Rank 0 has no rows at all, and ends with the others' weights."}});
 }
 

@@ -209,7 +209,7 @@ void go_on_from_parts(Device device) {
   const double weights = resume(Parts::weights, "weights");
   const double momentum = resume(Parts::weights_and_momentum, "weights, momentum");
   const double all = resume(Parts::all, "weights, momentum, place in the data");
-  tutorial::check("without one of them they are others", weights > 1e-4 && momentum > 1e-4);
+  tutorial::check("without one of them the weights differ", weights > 1e-4 && momentum > 1e-4);
   tutorial::check("with all three the weights are the same to the bit", all == 0);
 }
 
@@ -222,7 +222,7 @@ void write_bytes(const fs::path& path, const std::string& bytes) {
 void damage_files() {
   std::ifstream file(kFile, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  fmt::print("half of it, as a kill leaves a file that is written in place:\n");
+  fmt::print("half of it, as a kill leaves a file that is written directly:\n");
   write_bytes("half.safetensors", bytes.substr(0, bytes.size() / 2));
   tutorial::show_error([] { load_whole("half.safetensors"); });
   fmt::print("one bit of one weight:\n");
@@ -314,7 +314,8 @@ class Folder {
 
 void run(const tutorial::Options& options) {
   if (options.fast) num_steps = 20;
-  // On a GPU, each process would choose its own algorithms for products, and they round differently.
+  // On a GPU, each process would choose its own algorithms for products, and they round
+  // differently.
   ::setenv("LOCKSTEP_TUNING", "off", 0);
   if (!train_into.empty()) {
     Training training(options.device());

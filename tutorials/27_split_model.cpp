@@ -174,7 +174,7 @@ void compare_stages(const std::vector<Device>& devices, int num_steps) {
   }
   tutorial::say(
       "parameters: of the largest stage; kept: micro-batches (interleaved: chunks of them) whose "
-      "activations the first stage holds at most; DDP's: what its gradients are in an all-reduce.");
+      "activations the first stage holds at most; DDP's: what an all-reduce of gradients sends.");
   tutorial::check_close("every pipeline gives one device's weights", worst,
                         tutorial::weight_tolerance(num_steps));
   tutorial::check("a stage sends its activations on, and their gradients back", sends_activations);
