@@ -1,4 +1,4 @@
-// 10: How does a Linear layer run on cuBLAS?
+// 10: How does a Linear layer run on cuBLAS, and what does precision cost?
 //
 // You will see: how a library for column-major matrices multiplies row-major ones without a copy;
 // what an epilogue saves (bias and ReLU inside the product); and what TF32 and bfloat16, the
