@@ -9,7 +9,6 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -100,15 +99,6 @@ std::string late_line(std::string_view operation, int rank, double seconds, std:
       operation, rank, seconds, what);
 }
 
-std::string late_line(const CollectiveCall& call, int rank) {
-  const std::string what = to_string(call.header);
-  if (call.header.operation != Operation::recv) {
-    return late_line(name_of(call.header.operation), rank, call.timeout_seconds, what);
-  }
-  return fmt::format("[recv] rank {} waited {} s in {} for a message that rank {} has not sent",
-                     rank, call.timeout_seconds, what, call.peer);
-}
-
 TimeLimit limit_of(const char* what, int rank, double seconds) {
   return {seconds, [=] { return late_line("mpi", rank, seconds, what); }};
 }
@@ -131,25 +121,18 @@ struct MpiSession {
   explicit MpiSession(const MpiGroupOptions& options);
 };
 
-// Starts MPI at the first call, unless the program has started it already.
+// Starts MPI at the first call.
 const MpiSession& mpi_session(const MpiGroupOptions& options) {
   static const MpiSession& session = *new MpiSession(options);
   return session;
 }
 
 MpiSession::MpiSession(const MpiGroupOptions& options) {
-  int is_initialized = 0;
-  int is_finalized = 0;
-  MPI_CHECK(MPI_Initialized(&is_initialized));
-  MPI_CHECK(MPI_Finalized(&is_finalized));
-  require(is_finalized == 0, ErrorCode::Comm, "mpi", "MPI was finished already in this process");
   int level = MPI_THREAD_SINGLE;
-  if (is_initialized == 0) {
+  {
     const TimeLimit limit = limit_of("MPI_Init", options.rank, options.timeout_seconds);
     MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
     std::atexit(finish_mpi);
-  } else {
-    MPI_CHECK(MPI_Query_thread(&level));
   }
   require(level >= MPI_THREAD_MULTIPLE, ErrorCode::Comm, "mpi",
           "needs an MPI library that serves several threads at once (MPI_THREAD_MULTIPLE), found "
@@ -167,19 +150,6 @@ MpiSession::MpiSession(const MpiGroupOptions& options) {
 }
 
 // --- moving data ---
-
-constexpr int kHeaderTag = 1;
-constexpr int kDataTag = 2;
-// MPI counts in int; larger buffers go in pieces of so many bytes or elements.
-constexpr std::size_t kPiece = std::size_t{1} << 30;
-
-// Calls move(offset, count) for pieces that MPI can count.
-template <typename Move>
-void for_each_piece(std::size_t total, Move move) {
-  for (std::size_t begin = 0; begin < total; begin += kPiece) {
-    move(begin, static_cast<int>(std::min(kPiece, total - begin)));
-  }
-}
 
 // halves are moved as integers, and never reduced.
 MPI_Datatype mpi_type(DType dtype) {
@@ -217,6 +187,8 @@ MPI_Op mpi_op(ReduceOp op) {
 void require_served(const CollectiveCall& call) {
   const CallHeader& header = call.header;
   const char* name = name_of(header.operation);
+  require(!is_point_to_point(header.operation), ErrorCode::Usage, name,
+          "MPI carries collectives here, and no messages; use --comm own");
   require(header.device == DeviceType::cpu, ErrorCode::Device, name,
           "MPI moves CPU tensors here, found {}; use --comm nccl or own",
           lockstep::describe(call.input));
@@ -224,16 +196,12 @@ void require_served(const CollectiveCall& call) {
           "MPI chooses its own algorithm, found the plan {}; use --plan auto, or --comm own",
           plan::to_string(header.plan));
   const bool is_half = header.dtype == DType::bfloat16 || header.dtype == DType::float16;
-  const bool reduces =
-      header.operation == Operation::all_reduce || header.operation == Operation::reduce_scatter;
-  require(!is_half || !reduces, ErrorCode::DType, name,
+  require(!is_half || !is_reduction(header.operation), ErrorCode::DType, name,
           "MPI does not reduce {}; convert to float32 first, or use --comm own",
           lockstep::to_string(header.dtype));
-  if (!call.output.defined()) return;
-  const std::size_t part = std::min(call.input.num_elements(), call.output.num_elements());
-  require(part <= INT_MAX, ErrorCode::Shape, name,
-          "MPI counts to {} elements of each rank, found {}; cut the call, or use --comm own",
-          INT_MAX, part);
+  require(header.num_elements <= INT_MAX, ErrorCode::Shape, name,
+          "MPI counts to {} elements, found {}; cut the call, or use --comm own", INT_MAX,
+          header.num_elements);
 }
 
 // Carries out a collective. A barrier does nothing here, because comparing the calls was one.
@@ -242,31 +210,22 @@ void move_with_mpi(const CollectiveCall& call, MPI_Comm communicator, int rank, 
   if (header.num_elements == 0) return;
   const MPI_Datatype type = mpi_type(header.dtype);
   const MPI_Op op = mpi_op(header.op);
+  const auto count = static_cast<int>(header.num_elements);
+  void* const data = call.input.raw();
   const double factor = factor_of(header.op, world_size);
   switch (header.operation) {
     case Operation::all_reduce:
-    case Operation::broadcast: {
-      const TensorView buffer = call.input.view();
-      const bool is_broadcast = header.operation == Operation::broadcast;
-      if (!is_broadcast) multiply(call.input.stream(), factor, buffer);
-      for_each_piece(buffer.num_elements, [&](std::size_t begin, int count) {
-        void* data = buffer.part(begin, static_cast<std::size_t>(count)).data;
-        if (is_broadcast) {
-          MPI_CHECK(MPI_Bcast(data, count, type, header.root, communicator));
-        } else {
-          MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, data, count, type, op, communicator));
-        }
-      });
+      multiply(call.input.stream(), factor, call.input.view());
+      MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, data, count, type, op, communicator));
       return;
-    }
+    case Operation::broadcast:
+      MPI_CHECK(MPI_Bcast(data, count, type, header.root, communicator));
+      return;
     case Operation::all_gather: {
-      const std::size_t count = call.input.num_elements();
-      const Tensor mine =
-          call.output.slice(static_cast<std::size_t>(rank) * count, call.input.shape());
-      const bool is_in_place = mine.raw() == call.input.raw();
-      MPI_CHECK(MPI_Allgather(is_in_place ? MPI_IN_PLACE : call.input.raw(),
-                              static_cast<int>(count), type, call.output.raw(),
-                              static_cast<int>(count), type, communicator));
+      const std::size_t offset = static_cast<std::size_t>(rank) * header.num_elements;
+      const bool is_in_place = call.output.slice(offset, call.input.shape()).raw() == data;
+      MPI_CHECK(MPI_Allgather(is_in_place ? MPI_IN_PLACE : data, count, type, call.output.raw(),
+                              count, type, communicator));
       return;
     }
     case Operation::reduce_scatter: {
@@ -293,13 +252,6 @@ void wait_politely(MPI_Request request) {
   }
 }
 
-// A message under way: MPI reads it until the requests are done.
-struct Outgoing {
-  CallHeader header;
-  std::vector<std::byte> data;
-  std::vector<MPI_Request> requests;
-};
-
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(const MpiSession& session, double timeout_seconds)
@@ -312,18 +264,8 @@ class MpiCommunicator final : public Communicator {
     MPI_CHECK(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN));
   }
 
-  // Finishes asynchronous calls and messages that were sent.
   ~MpiCommunicator() override {
     async_.finish();
-    for (auto& message : outgoing_) {
-      if (failure_.is_set()) {
-        message.release();  // MPI may still read it
-        continue;
-      }
-      const TimeLimit limit = limit_of("messages that were sent", rank(), timeout_seconds());
-      MPI_Waitall(static_cast<int>(message->requests.size()), message->requests.data(),
-                  MPI_STATUSES_IGNORE);
-    }
     if (!failure_.is_set()) MPI_Comm_free(&communicator_);
   }
 
@@ -350,8 +292,6 @@ class MpiCommunicator final : public Communicator {
 
   void run(const CollectiveCall& call);
   void compare_calls(const CollectiveCall& call);
-  void send_message(const CollectiveCall& call);
-  void receive_message(const CollectiveCall& call);
 
   // Only the first error counts, and MPI is not finished.
   void give_up(const Error& error) {
@@ -364,7 +304,6 @@ class MpiCommunicator final : public Communicator {
   CallNumbers numbers_;
   FirstFailure failure_;
   std::vector<CallHeader> all_calls_;  // by rank: those that are compared
-  std::vector<std::unique_ptr<Outgoing>> outgoing_;
   AsyncCalls async_{"mpi comm"};  // ends first
 };
 
@@ -376,21 +315,11 @@ void MpiCommunicator::run(const CollectiveCall& call) {
   span.set_sequence(static_cast<std::int64_t>(header.sequence));
   failure_.throw_if_set();
   try {
-    const TimeLimit limit(call.timeout_seconds, [&] { return late_line(call, rank()); });
-    std::erase_if(outgoing_, [](const auto& message) {
-      int are_sent = 0;
-      MPI_Testall(static_cast<int>(message->requests.size()), message->requests.data(), &are_sent,
-                  MPI_STATUSES_IGNORE);
-      return are_sent != 0;
+    const TimeLimit limit(call.timeout_seconds, [&] {
+      return late_line(name, rank(), call.timeout_seconds, to_string(header));
     });
-    if (header.operation == Operation::send) {
-      send_message(call);
-    } else if (header.operation == Operation::recv) {
-      receive_message(call);
-    } else {
-      compare_calls(call);
-      move_with_mpi(call, communicator_, rank(), world_size());
-    }
+    compare_calls(call);
+    move_with_mpi(call, communicator_, rank(), world_size());
   } catch (const Error& error) {
     give_up(error);
     throw;
@@ -411,42 +340,6 @@ void MpiCommunicator::compare_calls(const CollectiveCall& call) {
   if (other == all_calls_.end()) return;
   throw Error(ErrorCode::Comm, "collective",
               describe_difference(static_cast<int>(other - all_calls_.begin()), *other, 0, first));
-}
-
-// The data is copied, so the call is done at once; MPI reads the copy when the receiver comes, and
-// makes progress in every later call.
-void MpiCommunicator::send_message(const CollectiveCall& call) {
-  Outgoing& message = *outgoing_.emplace_back(std::make_unique<Outgoing>());
-  message.header = call.header;
-  message.data.resize(call.input.num_bytes());
-  if (!message.data.empty()) {
-    std::memcpy(message.data.data(), call.input.raw(), message.data.size());
-  }
-  const auto post = [&](const void* data, int num_bytes, int tag) {
-    MPI_Request& request = message.requests.emplace_back(MPI_REQUEST_NULL);
-    MPI_CHECK(MPI_Isend(data, num_bytes, MPI_BYTE, call.peer, tag, communicator_, &request));
-  };
-  post(&message.header, sizeof message.header, kHeaderTag);
-  for_each_piece(message.data.size(), [&](std::size_t begin, int num_bytes) {
-    post(message.data.data() + begin, num_bytes, kDataTag);
-  });
-}
-
-void MpiCommunicator::receive_message(const CollectiveCall& call) {
-  const auto receive = [&](void* data, int num_bytes, int tag) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_CHECK(MPI_Irecv(data, num_bytes, MPI_BYTE, call.peer, tag, communicator_, &request));
-    wait_politely(request);
-  };
-  CallHeader sent;
-  receive(&sent, sizeof sent, kHeaderTag);
-  if (sent.num_elements != call.header.num_elements || sent.dtype != call.header.dtype) {
-    throw Error(ErrorCode::Comm, name_of(Operation::recv),
-                describe_difference(rank(), call.header, call.peer, sent));
-  }
-  for_each_piece(call.input.num_bytes(), [&](std::size_t begin, int num_bytes) {
-    receive(static_cast<std::byte*>(call.input.raw()) + begin, num_bytes, kDataTag);
-  });
 }
 
 }  // namespace

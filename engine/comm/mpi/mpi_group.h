@@ -3,12 +3,11 @@
 //
 // Calls:   the ranks first compare their calls by an all-gather of a few words. Then the library's
 //          own blocking collective moves the data.
-// Devices: CPU tensors.
+// Devices: CPU tensors of at most 2^31 - 1 elements.
 // Types:   bfloat16 and float16 are moved but not reduced: MPI does not know them.
 // Results: depend on the library; min and max may lose a NaN.
 // Plans:   the library chooses its algorithms; an all_reduce that names one is Error{Usage}.
-// Messages: a size or dtype that differs is an error of the receiver. Large messages only move
-//           while the sender is in some call of its communicator.
+// Messages: send and recv are Error{Usage}; --comm own carries messages.
 // Failure: no call into MPI can be interrupted. If a call, or MPI_Init, takes longer than its time
 //          limit, this process prints one line that names what it waits for, and ends with exit
 //          code 1. After an error it ends without MPI_Finalize. mpirun or srun then ends the other

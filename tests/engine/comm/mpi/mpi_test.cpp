@@ -11,7 +11,6 @@
 namespace lockstep::comm {
 namespace {
 
-using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -52,11 +51,6 @@ TEST_P(MpiCollectives, AllReduceEveryOpInEveryTypeBlockingAndNot) {
 
 TEST_P(MpiCollectives, GatherScatterAndBroadcast) {
   const Outcome outcome = mpirun(GetParam(), "moves");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-}
-
-TEST_P(MpiCollectives, SendAllAtOnceAndReceiveInOrder) {
-  const Outcome outcome = mpirun(GetParam(), "messages");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
@@ -108,15 +102,6 @@ TEST_F(MpiGroup, ARankThatIsStoppedBeforeMpiStartsEndsTheOthersWhenTheTimeIsOver
               ContainsRegex("\\[mpi\\] rank [02] waited 2 s in MPI_Init for the other ranks"));
 }
 
-TEST_F(MpiGroup, AMessageThatIsNotSentIsNamedOrTheBarrierThatItsSenderIsIn) {
-  const Outcome outcome = mpirun(2, "nobody_sends");
-  EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
-  EXPECT_THAT(outcome.output,
-              AnyOf(HasSubstr("[recv] rank 0 waited 2 s in recv #0 of 8 float32 for a message that "
-                              "rank 1 has not sent"),
-                    HasSubstr("[barrier] rank 1 waited 2 s in barrier #0 for the other ranks")));
-}
-
 TEST_F(MpiGroup, ACallThatARankDoesNotMakeIsNamed) {
   const Outcome outcome = mpirun(2, "uneven_calls");
   EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
@@ -132,15 +117,10 @@ TEST_F(MpiGroup, ARankThatAbortsEndsTheJob) {
               HasSubstr("rank 1: Comm: [abort] rank 1 aborted the group: its data is gone"));
 }
 
-TEST_F(MpiGroup, AMessageOfAnotherSizeIsAnErrorOfItsReceiver) {
-  const Outcome outcome = mpirun(2, "different_messages");
-  EXPECT_NE(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.output, HasSubstr("rank 1: Comm: [recv] rank 1 called recv #0 of 9 float32 "
-                                        "while rank 0 called send #0 of 8 float32"));
-}
-
 TEST_F(MpiGroup, RefusesWhatMpiCannotDo) {
   EXPECT_THAT(mpirun(2, "halves").output, HasSubstr("[all_reduce] MPI does not reduce bfloat16"));
+  EXPECT_THAT(mpirun(1, "message").output,
+              HasSubstr("[send] MPI carries collectives here, and no messages; use --comm own"));
   const Outcome named = mpirun(1, "named_plan");
   EXPECT_EQ(named.exit_code, 2);
   EXPECT_THAT(named.output, HasSubstr("MPI chooses its own algorithm, found the plan ring"));
