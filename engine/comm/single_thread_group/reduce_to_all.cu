@@ -17,58 +17,31 @@ namespace on_gpu = kernels::cuda;
 
 // The type in which values are added; a half's sum is rounded once, at the end.
 template <typename T>
-struct ArithmeticType {
-  using Type = T;
-};
-template <>
-struct ArithmeticType<on_gpu::Bfloat16> {
-  using Type = float;
-};
-template <>
-struct ArithmeticType<on_gpu::Float16> {
-  using Type = float;
-};
-template <typename T>
-using Arithmetic = typename ArithmeticType<T>::Type;
-
-template <typename T>
-__device__ T from_arithmetic(Arithmetic<T> value) {
-  return value;
-}
-template <>
-__device__ on_gpu::Bfloat16 from_arithmetic(float value) {
-  return on_gpu::to_bfloat16(value);
-}
-template <>
-__device__ on_gpu::Float16 from_arithmetic(float value) {
-  return on_gpu::to_float16(value);
-}
+using Arithmetic = std::conditional_t<on_gpu::kIsHalf<T>, float, T>;
 
 // Products and sums are rounded one after the other, as on the CPU; a fused multiply-add would give
-// other bits.
-__device__ float multiply(float a, float b) {
-  return __fmul_rn(a, b);
+// other bits. Integers wrap around.
+template <typename T>
+__device__ T multiply(T a, T b) {
+  if constexpr (std::is_same_v<T, float>) {
+    return __fmul_rn(a, b);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return __dmul_rn(a, b);
+  } else {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
+  }
 }
-__device__ double multiply(double a, double b) {
-  return __dmul_rn(a, b);
-}
-__device__ std::int32_t multiply(std::int32_t a, std::int32_t b) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
-}
-__device__ std::int64_t multiply(std::int64_t a, std::int64_t b) {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-}
-__device__ float add(float a, float b) {
-  return __fadd_rn(a, b);
-}
-__device__ double add(double a, double b) {
-  return __dadd_rn(a, b);
-}
-__device__ std::int32_t add(std::int32_t a, std::int32_t b) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
-}
-__device__ std::int64_t add(std::int64_t a, std::int64_t b) {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+template <typename T>
+__device__ T add(T a, T b) {
+  if constexpr (std::is_same_v<T, float>) {
+    return __fadd_rn(a, b);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return __dadd_rn(a, b);
+  } else {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+  }
 }
 
 // min and max keep a NaN.
@@ -112,7 +85,7 @@ __device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::s
     }
     on_gpu::Vector<T, kElements> result;
 #pragma unroll
-    for (std::size_t k = 0; k < kElements; ++k) result.at[k] = from_arithmetic<T>(total[k]);
+    for (std::size_t k = 0; k < kElements; ++k) result.at[k] = on_gpu::element_cast<T>(total[k]);
     for (int output = 0; output < pointers.num_outputs; ++output) {
       on_gpu::store_vector(static_cast<T*>(pointers.outputs[output]) + i, result);
     }
