@@ -70,11 +70,8 @@ void RankOutput::open(RankProcess& rank, int restart_count) {
                                         problem);
     stream.log = FileDescriptor(
         ::open(stream.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
-    if (stream.log.is_open()) continue;
-    const int why = problem ? problem.value() : errno;
-    require(restart_count > 0, ErrorCode::Io, "run", "cannot write the log {}: {}", stream.log_path,
-            std::strerror(why));
-    lose_log(rank, number, why);
+    require(stream.log.is_open(), ErrorCode::Io, "run", "cannot write the log {}: {}",
+            stream.log_path, std::strerror(problem ? problem.value() : errno));
   }
 }
 

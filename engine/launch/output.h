@@ -58,8 +58,8 @@ class RankOutput {
  public:
   explicit RankOutput(const LaunchOptions& options) : options_(options) {}
 
-  // Decides where the streams of a rank go, and opens their logs. Throws Error{Io} if a log of the
-  // first start cannot be made; after a restart one line says so, and the console gets the output.
+  // Decides where the streams of a rank go, and opens their logs. Throws Error{Io} if a log cannot
+  // be made.
   void open(RankProcess& rank, int restart_count);
 
   // Reads once from stream 1 (stdout) or 2 (stderr), without waiting. Closes it at its end.

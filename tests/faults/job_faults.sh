@@ -26,38 +26,6 @@ fault_launcher_ends_a_stopped_rank() {
   contains launcher '^lockstep: \[run\] rank [023] failed first: exit code 1; its last error line: .*rank 1( is missing|, which has called it too but does not go on)'
 }
 
-# The ranks wait for a stopped one when it happens, so they would go on for as long as they may.
-kill_when_training() {  # kill_when_training PROCESS_ID
-  wait_until 5 has_written launcher 'own: auto over' || wrong "the ranks do not train"
-  fault_start=$(now)
-  kill -KILL "$1"
-  wait_until 2 no_process_is_left || wrong "left behind: $(processes | wc -l) processes"
-}
-child_of() { grep -lsE "^PPid:[[:space:]]$1$" /proc/[0-9]*/status | tr -dc 0-9; }
-fault_launcher_killed() {
-  launch -- --steps 1000000
-  kill_when_training "$(process_of launcher)"
-}
-fault_launchers_supervisor_killed() {
-  launch -- --steps 1000000
-  wait_until 5 has_written launcher 'own: auto over'  # by then there is a supervisor
-  kill_when_training "$(child_of "$(process_of launcher)")"
-  ends launcher 1 $at_once
-  contains launcher 'lockstep: \[run\] the process that looked after the ranks was killed by signal 9'
-}
-
-fault_disk_full_for_logs() {
-  [[ -n $is_isolated ]] || { skip_fault "needs a mount namespace"; return; }
-  mkdir "$folder/logs"
-  mount -t tmpfs -o size=64k none "$folder/logs"
-  start launcher -- "$bin/lockstep" run --standalone --nproc-per-node 2 --log-dir "$folder/logs" -r 3 -- \
-    sh -c 'head -c 200000 /dev/zero | tr "\0" "x"; echo; exec "$@"' - "$bin/faulty_rank" --comm-timeout $comm_timeout
-  ends launcher 0 $at_once
-  contains launcher '^lockstep: \[run\] cannot write the log .*stdout.log: No space left on device; rank [01] goes on'
-  grep -q "weights differ from one device's by" "$folder/launcher.out" || wrong "the ranks did not train"
-  umount "$folder/logs"
-}
-
 # --- started by hand, and wrongly ---
 
 fault_wrong_token() {

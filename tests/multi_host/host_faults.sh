@@ -53,18 +53,13 @@ lose() {
 }
 packets_dropped() { on_host 0 tc -s qdisc show dev link0 | grep -oE 'dropped [0-9]+' | awk '{ n += $2 } END { print n + 0 }'; }
 
-# on_host_1: what the second host's launcher is run by, beside its network.
-on_host_1=()
-
 # hosts_run FLAGS...: lockstep run on each host, 2 ranks each.
 hosts_run() { hosts_run_program "$bin/faulty_rank" "$@"; }
 hosts_run_program() {
-  local host by
+  local host
   for host in 0 1; do
-    by=()
-    [[ $host -eq 0 ]] || by=("${on_host_1[@]}")
     start "host$host" LOCKSTEP_TOKEN=the-token-of-this-test -- \
-      nsenter --net="/proc/${keepers[host]}/ns/net" -- "${by[@]}" "$bin/lockstep" run --nnodes 2 \
+      nsenter --net="/proc/${keepers[host]}/ns/net" -- "$bin/lockstep" run --nnodes 2 \
       --nproc-per-node 2 --node-rank $host --master-addr "${address_of[0]}" --master-port "$port" -- \
       "$@"
   done
@@ -82,11 +77,6 @@ hosts_train() {
     wrong "host 0 said: $(cat "$folder/host0.out" "$folder/host0.err")"
 }
 
-fault_hosts_train() {
-  make_hosts || return
-  hosts_train 5 --comm-timeout $comm_timeout
-}
-
 # The bitwise mode promises the same bits on 1 device and on 4 ranks of 2 hosts.
 fault_hosts_train_as_one_device() {
   make_hosts || return
@@ -97,45 +87,6 @@ fault_hosts_train_as_one_device() {
   ends host1 0 $by_timeout
   cmp -s "$folder/hosts" "$folder/one" ||
     wrong "the weights differ from one device's; host 0 said: $(cat "$folder/host0.out" "$folder/host0.err")"
-}
-
-# limit RATE: of both cards, by a token bucket.
-limit() {
-  local host
-  for host in 0 1; do
-    on_host $host tc qdisc add dev link$host root tbf rate "$1" burst 128k latency 50ms 2>/dev/null ||
-      { skip_fault "the kernel has no token bucket filter"; return 1; }
-  done
-}
-
-fault_hosts_with_a_slow_link() {
-  make_hosts || return
-  limit 200mbit || return
-  hosts_train 10 --comm-timeout $comm_timeout --steps 4 --large-mib 1
-}
-
-# put_far_apart MILLISECONDS RATE: each packet takes this long.
-put_far_apart() {
-  local host
-  for host in 0 1; do
-    on_host $host tc qdisc add dev link$host root netem delay "$1ms" rate "$2" 2>/dev/null ||
-      { skip_fault "the kernel has no netem"; return 1; }
-  done
-}
-
-# Nobody listens there: the other host's refusal is one packet each way.
-takes_there_and_back() { # SECONDS
-  local start
-  start=$(now)
-  on_host 0 bash -c "exec 3<>/dev/tcp/${address_of[1]}/9" 2>/dev/null
-  awk -v took="$(seconds_since "$start")" -v least="$1" 'BEGIN { exit !(took >= least) }'
-}
-
-fault_hosts_far_apart() {
-  make_hosts || return
-  put_far_apart 10 200mbit || return
-  takes_there_and_back 0.020 || wrong "a packet came back sooner than after 20 ms"
-  hosts_train 15 --comm-timeout 10 --steps 4 --large-mib 1
 }
 
 fault_hosts_that_lose_packets() {

@@ -137,22 +137,6 @@ TEST(RunOutput, ALogThatCannotGrowIsSaidOnceAndItsRankGoesOn) {
   EXPECT_GE(std::stoi(outcome.out), 20001 + 20001 - 1024);
 }
 
-// A file where the folder of the second attempt should be stands for a disk that is full by then.
-TEST(RunOutput, ALogThatCannotBeMadeForARestartDoesNotEndTheJob) {
-  const TempFolder logs;
-  const Outcome outcome =
-      run("--standalone --nproc-per-node 1 --max-restarts 1 --redirects 1 "
-          "--rdzv-id job --log-dir " +
-              logs.path().string(),
-          "echo attempt $TORCHELASTIC_RESTART_COUNT; cd " + logs.path().string() +
-              "/job_*; touch attempt_1; exit $((1 - TORCHELASTIC_RESTART_COUNT))");
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, "[0] attempt 1\n");
-  EXPECT_THAT(outcome.err, HasSubstr("rank 0 failed first: exit code 1"));
-  EXPECT_THAT(outcome.err, HasSubstr("attempt_1/0/stdout.log: Not a directory; rank 0 goes on, and "
-                                     "its output goes to the console"));
-}
-
 TEST(RunOutput, AFullDiskUnderStandardOutputIsAFailure) {
   const std::string command =
       std::string(LOCKSTEP_PROGRAM) + " run --standalone --nproc-per-node 2 -- echo x > /dev/full";
