@@ -175,20 +175,13 @@ class Decision {
     local_size_from_ = is_one ? "the world size, since all are on one host" : kCountedLater;
   }
 
-  std::string how_to_say_one_host() const {
-    const auto address = find_master_address(environment_);
-    if (!address) return "";
-    return fmt::format("; MASTER_ADDR is '{}': if all ranks are on this host, set it to 127.0.0.1",
-                       *address);
-  }
-
   void decide_local_and_node_rank() {
     const bool is_one_host = result_.hosts == Hosts::one;
     const char* const name = has(family_.local_rank) ? family_.local_rank : nullptr;
     require(name || is_one_host, ErrorCode::Usage, family_.local_rank,
             "this environment variable is missing; with ranks on several hosts it says which of "
-            "its host's ranks, and so which device, a process is{}",
-            how_to_say_one_host());
+            "its host's ranks, and so which device, a process is; if all ranks are on this host, "
+            "set MASTER_ADDR to 127.0.0.1");
     result_.local_rank = name ? *find_number(environment_, name) : result_.rank;
     note("local rank", result_.local_rank, name ? name : "the rank, since all are on one host");
     const int local_size = result_.local_world_size;

@@ -183,7 +183,7 @@ const Mistake kMistakes[] = {
      "[LOCAL_RANK]"},
     {"LocalRankMissingWithThisHostsName",
      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}},
-     "MASTER_ADDR is 'node1': if all ranks are on this host, set it to 127.0.0.1"},
+     "if all ranks are on this host, set MASTER_ADDR to 127.0.0.1"},
     {"MasterAddressWithPort", with(kTorchrun, {{"MASTER_ADDR", "127.0.0.1:29500"}}),
      "[MASTER_ADDR] expected the name or the address of a host alone"},
     {"MasterAddressAsUrl", with(kTorchrun, {{"MASTER_ADDR", "tcp://node1"}}), "[MASTER_ADDR]"},
