@@ -60,12 +60,10 @@ void print_meeting(const launch::Environment& environment, const launch::RankEnv
   print_line("meeting",
              fmt::format("rank 0 listens on {}, port {}",
                          is_one_host ? "the loopback" : rank.master_address, rank.master_port));
-  const auto file = launch::find_variable(environment, "LOCKSTEP_TOKEN_FILE");
   std::string token = "missing: set LOCKSTEP_TOKEN, the same on all hosts";
   if (is_one_host || launch::is_loopback(rank.master_address)) {
     token = "none: needless on the loopback";
   }
-  if (file) token = *file + " (LOCKSTEP_TOKEN_FILE)";
   if (launch::find_variable(environment, "LOCKSTEP_TOKEN")) token = "LOCKSTEP_TOKEN";
   print_line("token", token);
 }

@@ -30,7 +30,7 @@ void set_token(launch::LaunchOptions& options) {
   }
   require(launch::is_loopback(options.master_address), ErrorCode::Usage, "LOCKSTEP_TOKEN",
           "set this environment variable to the same secret on each of the {} machines (openssl "
-          "rand -hex 32), or LOCKSTEP_TOKEN_FILE to a file that holds it",
+          "rand -hex 32)",
           options.num_nodes);
 }
 

@@ -10,7 +10,7 @@
 //
 // All waits end with Error{Timeout} after the time limit of the last announce() or
 // receive_message(), and with the group's failure as soon as there is one. A failure is permanent.
-// Threads: one thread at a time, except for fail(), throw_if_failed() and describe_missing().
+// Threads: one thread at a time, except for fail() and throw_if_failed().
 #pragma once
 
 #include <cstdlib>

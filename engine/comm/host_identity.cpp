@@ -35,12 +35,8 @@ std::string host_name_of(const std::string& identity) {
   return identity.substr(0, identity.find(' '));
 }
 
-std::string name_of_process(int process, std::string_view host_name) {
-  return fmt::format("process {} on {}", process, host_name);
-}
-
 std::string name_of_this_process() {
-  return name_of_process(getpid(), host_name_of(host_identity()));
+  return fmt::format("process {} on {}", getpid(), host_name_of(host_identity()));
 }
 
 }  // namespace lockstep::comm

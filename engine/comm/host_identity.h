@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 namespace lockstep::comm {
 
@@ -20,7 +19,6 @@ std::string boot_id();
 std::string host_name_of(const std::string& identity);
 
 // "process 1234 on node7".
-std::string name_of_process(int process, std::string_view host_name);
 std::string name_of_this_process();
 
 }  // namespace lockstep::comm

@@ -6,7 +6,6 @@
 
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
-#include "engine/comm/slow_collective_notice.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 
@@ -128,7 +127,6 @@ void PlanCommunicator::run(const CollectiveCall& call) {
   const DeviceSpans on_device(call);
   if (clock_) clock_->begin_call(header, call.timeout_seconds);
   group_->announce(header, call.timeout_seconds);
-  const NoticedCall noticed(*group_, header);
   const auto abandon = [&](const Error& error) {
     if (clock_) clock_->abandon_call();
     group_->abandon(error);

@@ -1,9 +1,7 @@
 // Communicators whose ranks are processes, on one host or on several.
 //
 // How they meet, through a store that all of them reach (store/store.h):
-//   1. every rank publishes its protocol, its world size, its host and the transport that it was
-//      asked for. All read and compare that; a rank that does not fit ends the rendezvous for all,
-//      with the reason.
+//   1. every rank publishes its host, and waits for all others;
 //   2. ranks of one host attach to a segment of shared memory that the first of them makes;
 //   3. ranks of different hosts connect over TCP.
 #pragma once
@@ -56,13 +54,11 @@ struct ProcessGroupOptions {
 // tcp", "... over shm+tcp", "... over shm behind a modelled link (50us,1GB/s)".
 // Throws on every rank alike
 //   Error{Timeout}  naming the ranks that did not come;
-//   Error{Comm}     when world sizes, transports or links differ between ranks, a link is modelled
-//                   between machines, a rank speaks another protocol (another version of the
-//                   program, or another byte order), or shared memory was asked for and the ranks
-//                   are on several hosts or may not share it.
-// Throws on this rank alone
-//   Error{Comm}     when another process has its rank: the group goes on without this one;
-//   Error{Usage}    when rank and world size do not fit.
+//   Error{Comm}     when a link is modelled between machines, or shared memory was asked for and
+//                   the ranks are on several hosts or may not share it.
+// Throws Error{Usage} on this rank alone when rank and world size do not fit.
+// REQUIRES: all ranks have the same world size, transport and link, and each has a rank of its own
+//           (launch/rendezvous.h checks that).
 std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& options);
 
 }  // namespace lockstep::comm

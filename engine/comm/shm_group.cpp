@@ -172,13 +172,12 @@ struct alignas(kCacheLine) ShmTransport::Failure {
 
 struct ShmTransport::Member {
   Announcements announced;
-  Flag<std::uint32_t> has_attached;
   Flag<std::uint32_t> has_left;
   // When a waiting member last looked if it must go on waiting, in nanoseconds of runtime::Clock,
   // which is the same for all processes of a host.
   Flag<std::int64_t> looked_at;
-  std::int32_t process = 0;  // written before has_attached, like
-  cpu_set_t cores;           // those that it may run on
+  std::int32_t process = 0;
+  cpu_set_t cores;  // those that it may run on
   alignas(kCacheLine) SharedFutex futex;
 };
 
@@ -246,12 +245,8 @@ ShmTransport::ShmTransport(ShmSegment segment, const ShmTransportOptions& option
       outboxes_(options.ranks.size()) {
   timeout_seconds_ = options.timeout_seconds;
   attach();
-  try {
-    meet(options.throw_if_hopeless);
-  } catch (...) {
-    leave();
-    throw;
-  }
+  options.wait_for_all();
+  num_spins_ = choose_num_spins();
 }
 
 // Waits until the slots have taken everything that was sent.
@@ -259,50 +254,24 @@ ShmTransport::~ShmTransport() {
   closing_deadline_ = runtime::deadline_after(timeout_seconds_);
   is_closing_.store(true);
   outboxes_.clear();
-  leave();
-}
-
-void ShmTransport::attach() {
-  require(segment_.hold(rank()), ErrorCode::Comm, "shared memory", "rank {} is taken by process {}",
-          name_of_rank(rank()), mine().process);
-  mine().process = getpid();
-  sched_getaffinity(0, sizeof mine().cores, &mine().cores);
-  mine().has_attached.value.store(1, kSeqCst);
-  wake_all();
-}
-
-void ShmTransport::leave() {
   mine().has_left.value.store(1, kSeqCst);
   wake_all();
 }
 
-// "rank 1, rank 3"
-std::string ShmTransport::describe_absent() const {
-  std::string absent;
-  for (int m = 0; m < world_size(); ++m) {
-    if (member(m).has_attached.value.load(kSeqCst) != 0) continue;
-    add_to_list(absent, fmt::format("rank {}", name_of_rank(m)));
-  }
-  return absent;
+void ShmTransport::attach() {
+  require(segment_.hold(rank()), ErrorCode::Comm, "shared memory",
+          "rank {} is taken by another process", name_of_rank(rank()));
+  mine().process = getpid();
+  sched_getaffinity(0, sizeof mine().cores, &mine().cores);
 }
 
-void ShmTransport::meet(const std::function<void()>& throw_if_hopeless) {
-  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
-  for (std::string absent; !(absent = describe_absent()).empty();) {
-    throw_if_failed();
-    throw_if_hopeless();
-    require(!runtime::has_passed(deadline), ErrorCode::Timeout, "shared memory",
-            "rank {} waited {} s for {} to join", name_of_rank(rank()), timeout_seconds_, absent);
-    mine().futex.sleep_unless([&] { return describe_absent().empty(); },
-                              runtime::time_until(deadline, kLongestSleep));
-  }
-  // Spinning pays if every rank can have a core. Each rank may be bound to some of them, so the
-  // cores that count are those of all ranks together.
+// Spinning pays if every rank can have a core. Each rank may be bound to some of them, so the cores
+// that count are those of all ranks together.
+unsigned ShmTransport::choose_num_spins() const {
   cpu_set_t all;
   CPU_ZERO(&all);
   for (int m = 0; m < world_size(); ++m) CPU_OR(&all, &all, &member(m).cores);
-  num_spins_ =
-      CPU_COUNT(&all) < world_size() ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
+  return CPU_COUNT(&all) < world_size() ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
 }
 
 // --- failing ---

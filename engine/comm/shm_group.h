@@ -23,9 +23,8 @@ struct ShmTransportOptions {
   std::vector<int> ranks;  // what the ranks of the group are called in messages: 0, 1, ..., or
                            // their numbers in a larger group
   double timeout_seconds = 30;
-  // Called now and then while this rank waits for the others to attach; throws if waiting is
-  // useless.
-  std::function<void()> throw_if_hopeless = [] {};
+  // Returns when all ranks of the group have called it, after they attached.
+  std::function<void()> wait_for_all;
 };
 
 class ShmTransport final : public Transport {
@@ -34,7 +33,6 @@ class ShmTransport final : public Transport {
   static std::size_t segment_bytes(int world_size);
 
   // Returns when all ranks have attached. The segment has segment_bytes(ranks.size()) bytes.
-  // Throws Error{Timeout} that names the ranks that are missing.
   ShmTransport(ShmSegment segment, const ShmTransportOptions& options);
   ~ShmTransport() override;
 
@@ -77,9 +75,7 @@ class ShmTransport final : public Transport {
   std::byte* slot_memory(Use use, int from, int to, std::uint64_t number) const;
 
   void attach();
-  void meet(const std::function<void()>& throw_if_hopeless);
-  std::string describe_absent() const;
-  void leave();
+  unsigned choose_num_spins() const;
 
   void wake(int m) const;
   void wake_all() const;
@@ -100,7 +96,7 @@ class ShmTransport final : public Transport {
   ShmSegment segment_;
   std::byte* channels_;
   std::byte* slots_;
-  unsigned num_spins_ = 0;                   // set when all have met
+  unsigned num_spins_ = 0;                   // set when all have attached
   std::vector<std::uint64_t> num_posted_;    // to each rank, in collectives
   std::vector<std::uint64_t> num_released_;  // of each rank's messages in collectives
   std::vector<std::uint64_t> num_received_;  // slots of what each rank sent by send()

@@ -68,8 +68,7 @@ struct TcpTransportOptions {
 };
 
 // The connections to the ranks `peers`, by rank; others are not open.
-// Throws what TcpTransport's constructor does; the store is aborted then, so that all ranks hear of
-// it.
+// Throws what TcpTransport's constructor does.
 std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std::vector<int>& peers,
                                   Store& store);
 

@@ -135,17 +135,7 @@ void Mesh::fail_missing() {
 
 std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std::vector<int>& peers,
                                   Store& store) {
-  Mesh mesh(options, peers, store);  // whose connections close after the store knows why
-  try {
-    return mesh.connect();
-  } catch (const Error& error) {
-    try {
-      store.abort(error);
-    } catch (const Error&) {
-      // The store is gone: no rank is left to hear it.
-    }
-    throw;
-  }
+  return Mesh(options, peers, store).connect();
 }
 
 }  // namespace lockstep::comm

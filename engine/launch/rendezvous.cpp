@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,16 +11,12 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <set>
-#include <span>
-#include <sstream>
 #include <utility>
 
 #include "engine/comm/host_identity.h"
 #include "engine/comm/store/tcp_store.h"
 #include "engine/core/error.h"
-#include "engine/core/log.h"
 
 namespace lockstep::launch {
 namespace {
@@ -48,18 +43,9 @@ MeetingPoint meeting_point(const Environment& environment, const RankEnvironment
           "LOCKSTEP_TOKEN",
           "this environment variable is missing: ranks on several hosts recognise each other by "
           "it; set it to the same secret on all of them, for example that of `openssl rand -hex "
-          "32`, or LOCKSTEP_TOKEN_FILE to a file that holds it");
+          "32`");
   point.token = token.value_or("no secret on the loopback: job " + rank.job_id.substr(0, 200));
   return point;
-}
-
-// All ranks meet on the loopback of their host, whatever address was given.
-void warn_of_unused_address(const RankEnvironment& rank) {
-  const bool is_used = rank.hosts == Hosts::several || is_loopback(rank.master_address);
-  const std::string why = is_used ? "" : comm::why_unknown(rank.master_address);
-  if (why.empty()) return;
-  log_warning("MASTER_ADDR={} is no host ({}); all ranks are on this one and meet on its loopback",
-              rank.master_address, why);
 }
 
 // Rank 0 listens at the given address. A host may know its own name as its loopback (127.0.1.1 in
@@ -77,7 +63,7 @@ std::unique_ptr<comm::TcpStoreServer> serve(const MeetingPoint& point,
   return std::make_unique<comm::TcpStoreServer>(options);
 }
 
-// Connects when rank 0 is there, and reports a long wait.
+// Connects when rank 0 is there.
 std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int rank,
                                               const JoinOptions& options) {
   comm::TcpStoreClientOptions client;
@@ -85,21 +71,9 @@ std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int ran
   client.port = point.port;
   client.token = point.token;
   client.rank = rank;
+  client.timeout_seconds = options.timeout_seconds;
   client.answer_seconds = std::min(client.answer_seconds, options.timeout_seconds);
   const auto start = runtime::Clock::now();
-  const WaitingNotice& notice = options.waiting;
-  const double patience = notice.tell ? std::min(notice.after_seconds, options.timeout_seconds) : 0;
-  if (patience > 0) {
-    client.timeout_seconds = patience;
-    const runtime::Deadline end = runtime::deadline_after(patience);
-    try {
-      return std::make_shared<comm::TcpStoreClient>(client);
-    } catch (const Error&) {
-      if (!runtime::has_passed(end)) throw;
-    }
-    notice.tell({0});
-  }
-  client.timeout_seconds = options.timeout_seconds - patience;
   try {
     return std::make_shared<comm::TcpStoreClient>(client);
   } catch (const Error& error) {
@@ -139,84 +113,29 @@ std::string rank_key(int rank) {
   throw error;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-// Each rank compares its world size and settings with those of the first that came. Their text has
-// the rank, and then one setting per line.
+// Each rank compares its world size and settings with those of the rank that wrote them first.
 void compare_settings(comm::Store& store, const RankEnvironment& rank,
-                      const std::vector<Setting>& settings) {
-  std::string text = fmt::format("{}\nWORLD_SIZE={}\n", rank.rank, rank.world_size);
-  for (const auto& [name, value] : settings) text += fmt::format("{}={}\n", name, value);
-  std::vector<std::string> ours = lines_of(text);
-  std::vector<std::string> theirs = lines_of(store.set_if_absent("join/settings", text));
-  const std::string our_rank = std::exchange(ours.front(), "");
-  const std::string their_rank = std::exchange(theirs.front(), "");
-  const auto [a, b] = std::ranges::mismatch(theirs, ours);
-  if (a == theirs.end() && b == ours.end()) return;
-  std::string their_value = a == theirs.end() ? "nothing" : *a;
-  std::string our_value = b == ours.end() ? "nothing" : *b;
-  std::string name = their_value.substr(0, their_value.find('='));
-  if (our_value.starts_with(name + "=")) {
-    their_value.erase(0, name.size() + 1);
-    our_value.erase(0, name.size() + 1);
-  } else {
-    name = "what they do";  // settings of other kinds
+                      std::vector<Setting> settings) {
+  settings.insert(settings.begin(), {"WORLD_SIZE", std::to_string(rank.world_size)});
+  for (const auto& [name, value] : settings) {
+    const std::string by_rank = fmt::format(" (rank {})", rank.rank);
+    const std::string first = store.set_if_absent("join/setting/" + name, value + by_rank);
+    const std::size_t end = first.rfind(" (rank ");
+    if (first.substr(0, end) == value) continue;
+    end_for_all(store, ErrorCode::Usage,
+                fmt::format("the ranks differ in {}: {:.80}{} and {:.80}{}; start all of them with "
+                            "the same",
+                            name, first.substr(0, end), first.substr(end), value, by_rank));
   }
-  end_for_all(store, ErrorCode::Usage,
-              fmt::format("the ranks differ in {}: {:.80} (rank {}) and {:.80} (rank {}); start "
-                          "all of them with the same",
-                          name, their_value, their_rank, our_value, our_rank));
 }
 
-std::vector<int> find_missing(comm::Store& store, int world_size) {
-  std::vector<int> missing;
-  for (int r = 0; r < world_size; ++r) {
-    if (!store.try_get(rank_key(r))) missing.push_back(r);
-  }
-  return missing;
-}
-
-[[noreturn]] void fail_missing(comm::Store& store, int world_size, double timeout_seconds,
-                               const std::vector<int>& missing) {
-  if (missing.empty()) {
-    end_for_all(store, ErrorCode::Timeout,
-                fmt::format("all {} ranks came within {:g} s, but one of them does not go on: its "
-                            "process is stopped",
-                            world_size, timeout_seconds));
-  }
-  constexpr std::size_t kMostNamed = 8;
-  const auto named = std::span(missing).first(std::min(missing.size(), kMostNamed));
-  const auto refused = store.try_get(comm::kRefusedKey);
-  end_for_all(store, ErrorCode::Timeout,
-              fmt::format("{} of {} ranks came within {:g} s, missing: rank {}{}; start them too, "
-                          "or correct WORLD_SIZE{}",
-                          static_cast<std::size_t>(world_size) - missing.size(), world_size,
-                          timeout_seconds, fmt::join(named, ", "),
-                          missing.size() > kMostNamed ? ", ..." : "",
-                          refused ? fmt::format(" ({})", *refused) : ""));
-}
-
-// Waits for all; the last rank that comes tells the others.
-void wait_for_all(comm::Store& store, const RankEnvironment& rank, const JoinOptions& options) {
-  constexpr const char* kComplete = "join/complete";
-  if (store.add("join/num_ranks", 1) == rank.world_size) store.set(kComplete, "");
-  const WaitingNotice& notice = options.waiting;
-  const runtime::Deadline end = runtime::deadline_after(options.timeout_seconds);
-  double patience = notice.after_seconds;
-  std::vector<int> told;
-  for (;; patience = notice.after_seconds / 2) {
-    const runtime::Deadline look =
-        notice.tell ? runtime::earlier(runtime::deadline_after(patience), end) : end;
-    if (store.find(kComplete, look)) return;
-    std::vector<int> missing = find_missing(store, rank.world_size);
-    if (look == end) fail_missing(store, rank.world_size, options.timeout_seconds, missing);
-    if (!missing.empty() && missing != told) notice.tell(missing);
-    told = std::move(missing);
+void wait_for_all(comm::Store& store, const RankEnvironment& rank, double timeout_seconds) {
+  try {
+    store.barrier("join", rank.rank, rank.world_size, timeout_seconds);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Timeout) throw;
+    end_for_all(store, error.code(),
+                fmt::format("{}; start them too, or correct WORLD_SIZE", error.message()));
   }
 }
 
@@ -249,25 +168,8 @@ std::string make_token() {
 
 std::optional<std::string> find_token(const Environment& environment) {
   constexpr const char* kToken = "LOCKSTEP_TOKEN";
-  constexpr const char* kFile = "LOCKSTEP_TOKEN_FILE";
-  if (auto token = find_variable(environment, kToken)) {
-    comm::require_token(*token, kToken);
-    return token;
-  }
-  const auto path = find_variable(environment, kFile);
-  if (!path) return std::nullopt;
-  struct stat status {};
-  require(::stat(path->c_str(), &status) == 0, ErrorCode::Io, kFile,
-          "there is no file {}; put a token there (openssl rand -hex 32), which it only reads",
-          *path);
-  require(S_ISREG(status.st_mode) && (status.st_mode & 0077) == 0, ErrorCode::Io, kFile,
-          "expected {} to be a plain file with mode 0600, found mode {:o}", *path,
-          status.st_mode & 07777);
-  std::ifstream file(*path);
-  std::string token;
-  std::getline(file, token);
-  token.erase(token.find_last_not_of(" \t\r") + 1);
-  comm::require_token(token, kFile);
+  const auto token = find_variable(environment, kToken);
+  if (token) comm::require_token(*token, kToken);
   return token;
 }
 
@@ -299,17 +201,12 @@ Job join_job(const Environment& environment, const JoinOptions& options) {
   job.store_ = client;
   const bool has_several_hosts = rank.hosts == Hosts::several;
   if (has_several_hosts) share_server_address(*client);
-  check_ranks(*client, rank, options);
+  client->set(rank_key(rank.rank), comm::host_identity());
+  compare_settings(*client, rank, options.settings);
+  wait_for_all(*client, rank, options.timeout_seconds);
+  count_hosts(*client, rank);
   job.address_ = has_several_hosts ? reachable_address(*client) : client->local_address();
-  if (rank.rank == 0) warn_of_unused_address(rank);
   return job;
-}
-
-void check_ranks(comm::Store& store, RankEnvironment& rank, const JoinOptions& options) {
-  store.set(rank_key(rank.rank), comm::host_identity());
-  compare_settings(store, rank, options.settings);
-  wait_for_all(store, rank, options);
-  count_hosts(store, rank);
 }
 
 // Linux lets several sockets share one port as long as all of them set SO_REUSEADDR and at most one

@@ -2,18 +2,16 @@
 //
 // Rank 0 listens at MASTER_ADDR:MASTER_PORT (rank_environment.h), on the loopback if all ranks are
 // on one host; the others try to connect until it is there. Then each rank gives its number, its
-// host, its world size and its settings, and all wait for each other (check_ranks). The links
-// between ranks (comm/process_group.h) are set up over the store afterwards.
+// host, its world size and its settings, and all wait for each other. The links between ranks
+// (comm/process_group.h) are set up over the store afterwards.
 //
 // The job's token is a secret of 16 to 256 bytes that the ranks of one job share. A process without
-// it is refused, so that two users of one port never join each other's job. It comes from
-//   LOCKSTEP_TOKEN        `lockstep run` makes one for the ranks of one machine
-//   LOCKSTEP_TOKEN_FILE   a file of the user that holds it (mode 600)
+// it is refused, so that two users of one port never join each other's job. It is the value of
+// LOCKSTEP_TOKEN, which `lockstep run` sets for the ranks of one machine.
 // Ranks on several hosts must have one. On the loopback they may do without: then any user of this
 // machine could join, and only the launcher's name for a job distinguishes it from another one.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,21 +27,12 @@ class TcpStoreServer;
 
 namespace lockstep::launch {
 
-// The token that the two variables give; nullopt if neither is set.
-// Throws Error{Usage} that names the variable if the token is shorter than 16 bytes or longer than
-// 256; Error{Io} if there is no such file, or other users may read it.
+// The value of LOCKSTEP_TOKEN; nullopt if it is not set.
+// Throws Error{Usage} if the token is shorter than 16 bytes or longer than 256.
 std::optional<std::string> find_token(const Environment& environment);
 
 // A new token: 64 random hexadecimal digits.
 std::string make_token();
-
-// A callback for long waits.
-struct WaitingNotice {
-  // Called in the waiting thread, first after after_seconds, then whenever the set of missing ranks
-  // changes. missing: their numbers in rising order, at least one.
-  std::function<void(const std::vector<int>& missing)> tell;
-  double after_seconds = 2;
-};
 
 // A setting that all ranks of a job must share: {"lr", "0.1"}.
 struct Setting {
@@ -53,7 +42,6 @@ struct Setting {
 
 struct JoinOptions {
   double timeout_seconds = 30;  // for all ranks to come
-  WaitingNotice waiting = {};   // on every rank that waits for others
   std::vector<Setting> settings = {};
 };
 
@@ -86,21 +74,16 @@ class Job {
   std::shared_ptr<comm::Store> store_;  // leaves before its server closes
 };
 
-// Throws Error{Usage} if the environment is contradictory (rank_environment.h) or a token is
-// missing or of a wrong size, and the errors of check_ranks; Error{Timeout} on every waiting rank
-// if ranks are missing, naming them; Error{Comm} on every rank if one failed, naming it, and if the
-// port is in use. A rank whose number another process has, or that comes to a complete job, fails
-// alone: the job goes on undisturbed.
+// Waits for all ranks, then counts what the environment lacked: local world size, and node rank
+// (nodes are numbered by their lowest rank).
+// Throws, on every rank with the same words, Error{Usage} if ranks have different world sizes or
+// settings (it names the first difference, both values and both ranks); Error{Timeout} if ranks
+// have not come in time, naming them; Error{Comm} if one failed, naming it, or the port is in use.
+// Throws on this rank alone Error{Usage} if the environment is contradictory (rank_environment.h),
+// a token is missing or of a wrong size, or its local rank is not below the number of ranks on its
+// host. A rank whose number another process has, or that comes to a complete job, fails alone: the
+// job goes on undisturbed.
 Job join_job(const Environment& environment, const JoinOptions& options = {});
-
-// Registers this rank in the job's store and waits for all others, then counts what the environment
-// lacked: local world size, and node rank (nodes are numbered by their lowest rank).
-// Every rank calls it once per store. An error ends the rendezvous for all ranks, with the same
-// words: Error{Usage} if ranks have different world sizes or settings (it names the first
-// difference, both values and both ranks); Error{Timeout} if ranks have not come in time, naming
-// them. Throws Error{Usage} on a rank whose local rank is not below the number of ranks on its
-// host.
-void check_ranks(comm::Store& store, RankEnvironment& rank, const JoinOptions& options);
 
 // Holds a port without listening: no other program gets it as a free port, while a rank can still
 // listen there.

@@ -49,7 +49,7 @@ fault_stopped_before_rendezvous() {
 }
 fault_stopped_during_rendezvous() {
   ranks 4 --fault stop --place rendezvous
-  survivors_say 4 1 'rank [023] waited 2 s for rank 1 of 4 ranks to come' $by_timeout
+  survivors_say 4 1 '\[process group 0\] 3 of 4 ranks came within 2 s, missing: rank 1' $by_timeout
   woken_ends rank1
 }
 fault_stopped_in_forward_shm() { stopped 1 forward shm; }

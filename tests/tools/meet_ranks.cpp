@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     const launch::Job job = launch::join_job(launch::current_environment(), options);
     const launch::RankEnvironment& rank = job.rank();
     job.store()->add("sum", rank.rank);
-    job.store()->barrier("added", rank.rank, rank.world_size, runtime::deadline_after(30));
+    job.store()->barrier("added", rank.rank, rank.world_size, 30);
     fmt::print("rank {} of {}, local rank {} of {}, sum {}\n", rank.rank, rank.world_size,
                rank.local_rank, rank.local_world_size, *job.store()->try_get("sum"));
     return 0;

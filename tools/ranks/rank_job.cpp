@@ -17,7 +17,6 @@
 #include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/span.h"
-#include "tools/report/status_line.h"
 
 namespace lockstep::tools {
 namespace {
@@ -75,8 +74,7 @@ std::string choose(const RankFlags& flags, const launch::Job& job, Device device
   const bool is_alone = job.rank().world_size == 1;
   if (!comm::has_nccl() || wants_own || is_alone || device.type == DeviceType::cpu) return "own";
   if (!has_own_gpu(job, device)) job.store()->set("comm/own", "");
-  job.store()->barrier("comm/chosen", job.rank().rank, job.rank().world_size,
-                       runtime::deadline_after(flags.comm_timeout));
+  job.store()->barrier("comm/chosen", job.rank().rank, job.rank().world_size, flags.comm_timeout);
   return job.store()->try_get("comm/own") ? "own" : "nccl";
 }
 
@@ -121,10 +119,7 @@ void join_and_work(const RankFlags& flags, const launch::Environment& environmen
   launch::JoinOptions options;
   options.timeout_seconds = flags.comm_timeout;
   options.settings = settings;
-  options.waiting = show_who_joins_late(launch::rank_environment(environment).world_size);
   launch::Job job = launch::join_job(environment, options);
-  clear_status();
-  const ShowLateRanks watch;
   RankCommunicator made;
   try {
     made = make_communicator(flags, job, device);
@@ -201,8 +196,7 @@ std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& na
 
 void wait_for_all_ranks(RankJob& job, const std::string& name) {
   if (job.world_size() == 1) return;
-  job.store.barrier(name, job.rank(), job.world_size(),
-                    runtime::deadline_after(job.timeout_seconds));
+  job.store.barrier(name, job.rank(), job.world_size(), job.timeout_seconds);
 }
 
 std::string describe_job(const RankJob& job) {

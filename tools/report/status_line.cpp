@@ -1,7 +1,6 @@
 #include "tools/report/status_line.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -74,27 +73,6 @@ void clear_status() {
   fmt::print(stderr, "\r\033[K");
   std::fflush(stderr);
   is_shown = false;
-}
-
-launch::WaitingNotice show_who_joins_late(int world_size) {
-  launch::WaitingNotice notice;
-  if (!has_status_line()) return notice;
-  notice.tell = [world_size](const std::vector<int>& missing) {
-    show_status(fmt::format("waiting for rank{} {} of {}", missing.size() == 1 ? "" : "s",
-                            fmt::join(missing, ", "), world_size));
-  };
-  return notice;
-}
-
-ShowLateRanks::ShowLateRanks() {
-  if (!has_status_line()) return;
-  watch_.emplace([](const std::string& words) {
-    if (words.empty()) {
-      clear_status();
-    } else {
-      show_status("waiting in " + words);
-    }
-  });
 }
 
 Progress::Progress(std::vector<Row> rows) : rows_(std::move(rows)) {

@@ -1,19 +1,16 @@
-// Shows progress on a terminal while a command runs: one line at the bottom, rewritten in place
-// (how far the command is, which rank keeps others waiting), or the lanes of --watch. If stderr is
-// not a terminal, nothing is ever written. Any thread may call these functions.
+// Shows progress on a terminal while a command runs: one line at the bottom, rewritten in place, or
+// the lanes of --watch. If stderr is not a terminal, nothing is ever written. Any thread may call
+// these functions.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "engine/comm/slow_collective_notice.h"
-#include "engine/launch/rendezvous.h"
 #include "simulate/slow_motion/machine.h"
 
 namespace lockstep::tools {
@@ -26,18 +23,6 @@ void show_status(std::string_view text);
 
 // Clears the line before other output is printed.
 void clear_status();
-
-// Shows after two seconds which ranks have not joined the job; does nothing without a terminal.
-launch::WaitingNotice show_who_joins_late(int world_size);
-
-// While it lives, shows which ranks have kept a collective waiting for longer than two seconds.
-class ShowLateRanks {
- public:
-  ShowLateRanks();
-
- private:
-  std::optional<comm::SlowCollectiveNotice> watch_;  // empty without a terminal
-};
 
 // Shows the progress over all rows of a command: "row 3 of 9: ddp x2, step 40 of 72, 2 s left". A
 // row's work is any measure of its length that all rows share.

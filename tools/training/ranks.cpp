@@ -14,7 +14,6 @@
 #include "engine/runtime/wait.h"
 #include "engine/trace/counters.h"
 #include "simulate/slow_motion/acted_link.h"
-#include "tools/report/status_line.h"
 #include "tools/report/trace_file.h"
 #include "tools/training/pipeline.h"
 #include "tools/training/slow_motion.h"
@@ -78,7 +77,6 @@ TrainingResult train_threads(const TrainingTask& task, const DevicePlacement& pl
   group.timeout_seconds = task.comm_timeout_seconds;
   group.default_plan = task.all_reduce_plan;
   group.link = task.link;
-  const ShowLateRanks watch;
   TrainingResult of_rank_0;
   const int num_ranks = static_cast<int>(placement.devices.size());
   comm::run_ranks(

@@ -29,31 +29,28 @@ namespace {
 // The facts about itself that a rank writes into the store before it calls NCCL.
 struct RankInfo {
   int rank = 0;
-  int world_size = 0;
   std::string nccl_version;
   std::string gpu;  // its UUID
   int process = 0;
   std::string host;
 
   std::string text() const {
-    return fmt::format("{} {} {} {} {} {}", rank, world_size, nccl_version, gpu, process, host);
+    return fmt::format("{} {} {} {} {}", rank, nccl_version, gpu, process, host);
   }
   static RankInfo parse(const std::string& text) {
     RankInfo info;
     std::istringstream words(text);
-    words >> info.rank >> info.world_size >> info.nccl_version >> info.gpu >> info.process >>
-        info.host;
+    words >> info.rank >> info.nccl_version >> info.gpu >> info.process >> info.host;
     return info;
   }
 };
 
-void require_alike(const RankInfo& info, const RankInfo& first) {
-  require(info.world_size == first.world_size && info.nccl_version == first.nccl_version,
-          ErrorCode::Comm, "nccl",
-          "rank {} (process {} on {}) has NCCL {} and world size {} while rank 0 (process {} on "
-          "{}) has NCCL {} and world size {}; start all ranks alike",
-          info.rank, info.process, info.host, info.nccl_version, info.world_size, first.process,
-          first.host, first.nccl_version, first.world_size);
+void require_same_version(const RankInfo& info, const RankInfo& first) {
+  require(info.nccl_version == first.nccl_version, ErrorCode::Comm, "nccl",
+          "rank {} (process {} on {}) has NCCL {} while rank 0 (process {} on {}) has NCCL {}; "
+          "start all ranks alike",
+          info.rank, info.process, info.host, info.nccl_version, first.process, first.host,
+          first.nccl_version);
 }
 
 // True if two ranks share a GPU; throws if that cannot work. NCCL itself would hang, or fail
@@ -97,11 +94,6 @@ std::string key_of(const NcclGroupOptions& options, std::string_view what) {
 Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
   Store& store = *options.store;
   const auto rank_key = [&](int rank) { return key_of(options, fmt::format("rank/{}", rank)); };
-  require(store.add(key_of(options, fmt::format("processes/{}", mine.rank)), 1) == 1,
-          ErrorCode::Comm, "nccl",
-          "rank {} is taken by another process; give each process its own RANK, and groups that "
-          "use one store names of their own",
-          mine.rank);
   if (mine.rank == 0) {
     ncclUniqueId id;
     const ncclResult_t result = library().ncclGetUniqueId(&id);
@@ -109,25 +101,15 @@ Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
     store.set(key_of(options, "id"), {id.internal, sizeof id.internal});
   }
   store.set(rank_key(mine.rank), mine.text());
-  const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
+  store.barrier(fmt::format("nccl {}", options.group), mine.rank, options.world_size,
+                options.timeout_seconds);
   std::vector<RankInfo> infos;
-  try {
-    for (int rank = 0; rank < options.world_size; ++rank) {
-      infos.push_back(RankInfo::parse(store.get(rank_key(rank), deadline)));
-      require_alike(infos.back(), infos.front());
-      require_alike(mine, infos.front());
-    }
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::Timeout) throw;
-    std::string missing;
-    for (int rank = 0; rank < options.world_size; ++rank) {
-      if (!store.try_get(rank_key(rank))) add_to_list(missing, fmt::format("rank {}", rank));
-    }
-    fail(ErrorCode::Timeout, "nccl", "rank {} waited {} s for {} of {} ranks to come to NCCL",
-         mine.rank, options.timeout_seconds, missing, options.world_size);
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    infos.push_back(RankInfo::parse(store.try_get(rank_key(rank)).value_or("")));
+    require_same_version(infos.back(), infos.front());
   }
   const bool shares_gpus = check_pairs(infos, options.sharing);
-  const std::string id = store.get(key_of(options, "id"), deadline);
+  const std::string id = store.try_get(key_of(options, "id")).value_or("");
   Group group{{}, shares_gpus};
   std::memcpy(group.id.internal, id.data(), std::min(id.size(), sizeof group.id.internal));
   return group;
@@ -268,7 +250,6 @@ std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& opt
   }
   const auto gpu = static_cast<std::size_t>(runtime::logical_device(options.device).gpu());
   const nccl::RankInfo mine{options.rank,
-                            options.world_size,
                             nccl::version_of(nccl::library()),
                             runtime::physical_gpus()[gpu].uuid,
                             getpid(),

@@ -58,8 +58,7 @@ const std::string& no_nccl_reason();
 
 // Meets the other ranks. Its description() is "nccl 2.28.9", or "nccl 2.28.9, ranks share a GPU:
 // not for timing".
-// Throws Error{Comm}    when this build has no NCCL, none is found at run time, versions or world
-//                       sizes differ, or another process has this rank;
+// Throws Error{Comm}    when this build has no NCCL, none is found at run time, or versions differ;
 //        Error{Device}  when two ranks have the same GPU;
 //        Error{Timeout} naming the ranks that did not come;
 //        Error{Usage}   when rank and world size do not fit, or there is no store.

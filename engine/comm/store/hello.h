@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/comm/store/socket.h"
+#include "engine/comm/store/store.h"
 
 namespace lockstep::comm {
 
@@ -22,9 +23,8 @@ std::string make_token();
 // Throws Error{Usage} unless the token has 16 ... 256 bytes; the error names `what`.
 void require_token(std::string_view token, std::string_view what = "hello");
 
-// A message is a list of texts. Each travels as its size (u32, little-endian) and its bytes, and so
-// does the whole message.
-using Message = std::vector<std::string>;
+// Each text of a message travels as its size (u32, little-endian) and its bytes, and so does the
+// whole message.
 std::string encode(const Message& message);
 // The message in the bytes after the whole's size; empty if they are not one.
 std::optional<Message> decode_message(std::string_view bytes);

@@ -7,6 +7,37 @@
 #include <thread>
 
 namespace lockstep::comm {
+namespace {
+
+std::optional<std::int64_t> number_in(std::string_view text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+void Store::set(std::string_view key, std::string_view value) {
+  ask({"set", std::string(key), std::string(value)});
+}
+
+std::string Store::set_if_absent(std::string_view key, std::string_view value) {
+  return ask({"set_if_absent", std::string(key), std::string(value)}).at(0);
+}
+
+std::optional<std::string> Store::try_get(std::string_view key) {
+  const Message answer = ask({"try_get", std::string(key)});
+  return answer.empty() ? std::nullopt : std::optional(answer[0]);
+}
+
+std::int64_t Store::add(std::string_view key, std::int64_t difference) {
+  return number_in(ask({"add", std::string(key), std::to_string(difference)}).at(0)).value_or(0);
+}
+
+void Store::abort(const Error& why) {
+  ask({"abort", encode(why, kMaxValueBytes)});
+}
 
 std::optional<std::string> Store::find(std::string_view key, runtime::Deadline deadline) {
   constexpr std::chrono::microseconds kFirstPause{100};
@@ -29,66 +60,58 @@ std::string Store::get(std::string_view key, runtime::Deadline deadline) {
 
 // In round g, rank r announces itself by "name/g/r"; the last rank opens "name/g/open". The count
 // of all arrivals tells the round.
-void Store::barrier(std::string_view name, int rank, int world_size, runtime::Deadline deadline) {
+void Store::barrier(std::string_view name, int rank, int world_size, double timeout_seconds) {
   const std::int64_t count = add(fmt::format("{}/count", name), 1);
   const std::int64_t round = (count - 1) / world_size;
   const auto key = [&](auto what) { return fmt::format("{}/{}/{}", name, round, what); };
   set(key(rank), "");
   if (count % world_size == 0) set(key("open"), "");
-  if (find(key("open"), deadline)) return;
+  if (find(key("open"), runtime::deadline_after(timeout_seconds))) return;
   std::string missing;
+  int num_here = 0;
   for (int r = 0; r < world_size; ++r) {
-    if (!try_get(key(r))) add_to_list(missing, std::to_string(r));
+    if (try_get(key(r))) {
+      ++num_here;
+    } else {
+      add_to_list(missing, std::to_string(r));
+    }
   }
-  fail(ErrorCode::Timeout, "store",
-       "rank {} waited in the barrier \"{}\": {} of {} ranks came, missing: rank {}", rank, name,
-       count - round * world_size, world_size, missing);
+  fail(ErrorCode::Timeout, name, "{} of {} ranks came within {} s, missing: rank {}", num_here,
+       world_size, timeout_seconds, missing);
 }
 
-// Throws after an abort.
-std::unique_lock<std::mutex> MemoryStore::lock() {
-  std::unique_lock lock(mutex_);
-  failure_.throw_if_set();
-  return lock;
-}
-
-void MemoryStore::set(std::string_view key, std::string_view value) {
-  const auto locked = lock();
-  values_.insert_or_assign(std::string(key), value);
-}
-
-std::string MemoryStore::set_if_absent(std::string_view key, std::string_view value) {
-  const auto locked = lock();
-  return values_.try_emplace(std::string(key), value).first->second;
-}
-
-std::optional<std::string> MemoryStore::try_get(std::string_view key) {
-  const auto locked = lock();
-  const auto entry = values_.find(key);
-  return entry == values_.end() ? std::nullopt : std::optional(entry->second);
-}
-
-std::int64_t MemoryStore::add(std::string_view key, std::int64_t difference) {
-  const auto locked = lock();
-  std::string& text = values_.try_emplace(std::string(key), "0").first->second;
-  std::int64_t number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  require(error == std::errc() && rest == text.data() + text.size(), ErrorCode::Usage, "store",
-          "cannot add to the key \"{}\", which holds no number", key);
-  // Wraps around instead of overflowing.
-  number = static_cast<std::int64_t>(static_cast<std::uint64_t>(number) +
-                                     static_cast<std::uint64_t>(difference));
-  text = std::to_string(number);
-  return number;
-}
-
-void MemoryStore::abort(const Error& why) {
+Message MemoryStore::ask(const Message& request) {
+  const auto is = [&](std::string_view what, std::size_t num_arguments) {
+    return request.size() == 1 + num_arguments && request[0] == what;
+  };
   const std::lock_guard lock(mutex_);
-  failure_.set(abort_error(why));
-}
-
-Error abort_error(const Error& why) {
-  return {ErrorCode::Comm, why.operation(), why.message()};
+  if (is("abort", 1)) {
+    const Error why = decode_error(request[1]);
+    failure_.set(Error(ErrorCode::Comm, why.operation(), why.message()));
+    return {};
+  }
+  failure_.throw_if_set();
+  if (is("set", 2)) {
+    values_[request[1]] = request[2];
+    return {};
+  }
+  if (is("set_if_absent", 2)) return {values_.try_emplace(request[1], request[2]).first->second};
+  if (is("try_get", 1)) {
+    const auto entry = values_.find(request[1]);
+    return entry == values_.end() ? Message{} : Message{entry->second};
+  }
+  if (is("add", 2)) {
+    std::string& text = values_.try_emplace(request[1], "0").first->second;
+    const auto number = number_in(text);
+    const auto difference = number_in(request[2]);
+    require(number && difference, ErrorCode::Usage, "store",
+            "cannot add to the key \"{}\", which holds no number", request[1]);
+    // Wraps around instead of overflowing.
+    text = std::to_string(static_cast<std::int64_t>(static_cast<std::uint64_t>(*number) +
+                                                    static_cast<std::uint64_t>(*difference)));
+    return {text};
+  }
+  fail(ErrorCode::Usage, "store", "this is not a request");
 }
 
 }  // namespace lockstep::comm

@@ -8,7 +8,15 @@
 //   TcpStoreServer   serves a MemoryStore to other processes (tcp_store.h)
 //   TcpStoreClient   a Store whose table is in such a server
 //
-// Keys and values are bytes; no value is larger than kMaxValueBytes.
+// Keys and values are bytes; no value is larger than kMaxValueBytes. Every operation is a request,
+// a list of texts, so that it can travel to another process:
+//
+//   request                          answer
+//     set KEY VALUE
+//     set_if_absent KEY VALUE          VALUE
+//     try_get KEY                      VALUE, or nothing
+//     add KEY DIFFERENCE               SUM
+//     abort ERROR
 // Errors:  Error{Timeout} names the key. Error{Comm} if the server is gone or the job was aborted;
 //          it says why.
 // Threads: any thread may call a Store.
@@ -22,6 +30,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/comm/comm_errors.h"
 #include "engine/core/error.h"
@@ -31,26 +40,28 @@ namespace lockstep::comm {
 
 inline constexpr std::size_t kMaxValueBytes = 1024 * 1024;
 
-// Under this key a server records the first process that it refused as a rank, and why.
-inline constexpr const char* kRefusedKey = "store/refused";
+using Message = std::vector<std::string>;
 
 class Store {
  public:
   virtual ~Store() = default;
 
+  // Carries out a request and returns its answer. Error{Usage} if it is not one of the list above.
+  virtual Message ask(const Message& request) = 0;
+
   // Writes a key, whether or not it exists.
-  virtual void set(std::string_view key, std::string_view value) = 0;
+  void set(std::string_view key, std::string_view value);
   // Writes a key that does not exist; returns the key's present value. So the first of several
   // writers wins and all of them learn who won.
-  virtual std::string set_if_absent(std::string_view key, std::string_view value) = 0;
+  std::string set_if_absent(std::string_view key, std::string_view value);
   // The key's value, if it is there now.
-  virtual std::optional<std::string> try_get(std::string_view key) = 0;
+  std::optional<std::string> try_get(std::string_view key);
   // Adds to a number (0 if there is none) and returns the sum. The value reads as decimal text.
   // Error{Usage} if the key holds something else.
-  virtual std::int64_t add(std::string_view key, std::int64_t difference) = 0;
-  // Ends the rendezvous: every pending and later call of every rank throws abort_error(why). Only
-  // the first abort counts.
-  virtual void abort(const Error& why) = 0;
+  std::int64_t add(std::string_view key, std::int64_t difference);
+  // Ends the rendezvous: every pending and later call of every rank throws an Error{Comm} with the
+  // same words. Only the first abort counts.
+  void abort(const Error& why);
 
   // Waits until the key exists, and returns its value; empty at the deadline. It asks again and
   // again, at most ten milliseconds apart.
@@ -58,27 +69,19 @@ class Store {
   // Like find(), but throws Error{Timeout} at the deadline.
   std::string get(std::string_view key, runtime::Deadline deadline);
   // Returns when all ranks 0 ... world_size - 1 have called it with this name. A name may be used
-  // again after a barrier that succeeded. Error{Timeout} names the ranks that have not come.
-  void barrier(std::string_view name, int rank, int world_size, runtime::Deadline deadline);
+  // again after a barrier that succeeded. Error{Timeout}, tagged with the name, names the ranks
+  // that have not come.
+  void barrier(std::string_view name, int rank, int world_size, double timeout_seconds);
 };
 
 class MemoryStore final : public Store {
  public:
-  void set(std::string_view key, std::string_view value) override;
-  std::string set_if_absent(std::string_view key, std::string_view value) override;
-  std::optional<std::string> try_get(std::string_view key) override;
-  std::int64_t add(std::string_view key, std::int64_t difference) override;
-  void abort(const Error& why) override;
+  Message ask(const Message& request) override;
 
  private:
-  std::unique_lock<std::mutex> lock();
-
   std::mutex mutex_;
-  std::map<std::string, std::string, std::less<>> values_;
+  std::map<std::string, std::string> values_;
   FirstFailure failure_;
 };
-
-// An Error{Comm} with the same words, whatever kind of error ended the rendezvous.
-Error abort_error(const Error& why);
 
 }  // namespace lockstep::comm

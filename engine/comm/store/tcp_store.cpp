@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/host_identity.h"
@@ -24,42 +23,16 @@ std::string_view first_of(const Message& message) {
   return message.empty() ? std::string_view() : message.front();
 }
 
-std::optional<std::int64_t> number_in(std::string_view text) {
-  std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
-}
-
 }  // namespace
 
-std::optional<Message> answer_request(Store& table, const Message& request) {
-  const auto is = [&](std::string_view what, std::size_t num_arguments) {
-    return first_of(request) == what && request.size() == 1 + num_arguments;
-  };
+Message answer_request(Store& table, const Message& request) {
   try {
-    if (is("set", 2)) {
-      table.set(request[1], request[2]);
-      return Message{"ok"};
-    }
-    if (is("set_if_absent", 2)) return Message{"ok", table.set_if_absent(request[1], request[2])};
-    if (is("try_get", 1)) {
-      const auto value = table.try_get(request[1]);
-      return value ? Message{"ok", *value} : Message{"ok"};
-    }
-    if (is("add", 2)) {
-      const auto difference = number_in(request[2]);
-      if (!difference) return std::nullopt;
-      return Message{"ok", std::to_string(table.add(request[1], *difference))};
-    }
-    if (is("abort", 1)) {
-      table.abort(decode_error(request[1]));
-      return Message{"ok"};
-    }
+    Message answer = table.ask(request);
+    answer.insert(answer.begin(), "ok");
+    return answer;
   } catch (const Error& error) {
     return failed(error);
   }
-  return std::nullopt;
 }
 
 // --- server ---
@@ -131,12 +104,12 @@ void TcpStoreServer::serve(Client& client) {
 }
 
 void TcpStoreServer::answer_requests(const Socket& socket, const Hello& hello) {
-  std::optional<Message> answer = answer_hello(hello);
-  const bool is_rank = hello.rank >= 0 && first_of(*answer) == "ok";
+  Message answer = answer_hello(hello);
+  const bool is_rank = hello.rank >= 0 && first_of(answer) == "ok";
   bool has_left = false;
   try {
     Message request;
-    while (answer && !has_left && send_message(socket, *answer, {}) == IoResult::done &&
+    while (!has_left && send_message(socket, answer, {}) == IoResult::done &&
            receive_message(socket, kMaxStoreMessageBytes, request, {}) == IoResult::done) {
       has_left = first_of(request) == "leave";
       if (!has_left) answer = answer_request(table_, request);
@@ -153,7 +126,7 @@ void TcpStoreServer::answer_requests(const Socket& socket, const Hello& hello) {
 }
 
 // "ok" lets the process in, as its rank if it names one. After a refusal the job goes on
-// undisturbed, but it can name the refused process if it waits for others in vain.
+// undisturbed.
 Message TcpStoreServer::answer_hello(const Hello& hello) {
   if (hello.rank < 0) return {"ok"};
   const std::lock_guard lock(ranks_mutex_);
@@ -169,12 +142,6 @@ Message TcpStoreServer::answer_hello(const Hello& hello) {
                              holder->second.process, has_left ? ", which has left" : "")
                : fmt::format("all {} ranks of this job have come, and rank {} is none of them",
                              world_size_, hello.rank);
-  try {
-    table_.set_if_absent(kRefusedKey, fmt::format("{} came as rank {} and was refused: {}",
-                                                  hello.process, hello.rank, by_whom));
-  } catch (const Error& error) {
-    return failed(error);  // the job was aborted
-  }
   return {has_left ? "left" : "taken", by_whom};
 }
 
@@ -272,27 +239,6 @@ Message TcpStoreClient::ask(const Message& request) {
   if (first_of(answer) == "failed" && answer.size() == 2) throw decode_error(answer[1]);
   answer.erase(answer.begin(), answer.begin() + (answer.empty() ? 0 : 1));
   return answer;
-}
-
-void TcpStoreClient::set(std::string_view key, std::string_view value) {
-  ask({"set", std::string(key), std::string(value)});
-}
-
-std::string TcpStoreClient::set_if_absent(std::string_view key, std::string_view value) {
-  return ask({"set_if_absent", std::string(key), std::string(value)}).at(0);
-}
-
-std::optional<std::string> TcpStoreClient::try_get(std::string_view key) {
-  const Message answer = ask({"try_get", std::string(key)});
-  return answer.empty() ? std::nullopt : std::optional(answer[0]);
-}
-
-std::int64_t TcpStoreClient::add(std::string_view key, std::int64_t difference) {
-  return number_in(ask({"add", std::string(key), std::to_string(difference)}).at(0)).value_or(0);
-}
-
-void TcpStoreClient::abort(const Error& why) {
-  ask({"abort", encode(why, kMaxValueBytes)});
 }
 
 }  // namespace lockstep::comm

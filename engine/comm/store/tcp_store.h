@@ -5,14 +5,9 @@
 // are checked before memory is taken for them; at worst a request costs the client its own
 // connection.
 //
-//   request                          answer
-//     (hello)                          ok, or taken WHO, or left WHO: another process is this rank
-//     set KEY VALUE                    ok
-//     set_if_absent KEY VALUE          ok VALUE
-//     try_get KEY                      ok VALUE, or ok
-//     add KEY DIFFERENCE               ok SUM
-//     abort ERROR                      ok
-//     leave                            none: the server closes
+// The answer to a hello is ok, or taken WHO, or left WHO: another process is this rank. The answer
+// to a request of the table (store.h) is ok and what the table answers. There is none to `leave`:
+// the server closes.
 // An error of the store is the answer `failed ERROR`.
 #pragma once
 
@@ -30,8 +25,8 @@ namespace lockstep::comm {
 inline constexpr const char* kStorePurpose = "store";  // in the hello
 inline constexpr std::size_t kMaxStoreMessageBytes = kMaxValueBytes + 2048;
 
-// The server's answer to a request about the table; empty if the request is not a valid one.
-std::optional<Message> answer_request(Store& table, const Message& request);
+// The server's answer to a request about the table.
+Message answer_request(Store& table, const Message& request);
 
 struct TcpStoreServerOptions {
   // The address to listen on: "127.0.0.1" (this host only), "::1", "0.0.0.0", "::" (every address,
@@ -119,11 +114,7 @@ class TcpStoreClient final : public Store {
   explicit TcpStoreClient(const TcpStoreClientOptions& options);
   ~TcpStoreClient() override;
 
-  void set(std::string_view key, std::string_view value) override;
-  std::string set_if_absent(std::string_view key, std::string_view value) override;
-  std::optional<std::string> try_get(std::string_view key) override;
-  std::int64_t add(std::string_view key, std::int64_t difference) override;
-  void abort(const Error& why) override;
+  Message ask(const Message& request) override;
 
   // This host's address on the way to the server, at which others that reach the server can reach
   // this rank: "127.0.0.1", "10.0.0.7", "fe80::1%eth0".
@@ -133,8 +124,6 @@ class TcpStoreClient final : public Store {
 
  private:
   bool try_to_join(const TcpStoreClientOptions& options, runtime::Deadline deadline);
-  // The answer after its "ok".
-  Message ask(const Message& request);
 
   const std::string server_;  // for errors
   const double answer_seconds_;

@@ -45,41 +45,28 @@ void expect_ended_with(const RankEnd& end, const std::string& words) {
 
 // A store whose n-th request is the last thing that the process does. Looks for a key that is not
 // there yet do not count.
-class FatalStore : public Store {
+class FatalStore final : public Store {
  public:
   FatalStore(std::shared_ptr<Store> store, int requests_left)
       : store_(std::move(store)), requests_left_(requests_left) {}
 
-  void set(std::string_view key, std::string_view value) override { next().set(key, value); }
-  std::string set_if_absent(std::string_view key, std::string_view value) override {
-    return next().set_if_absent(key, value);
+  Message ask(const Message& request) override {
+    if (requests_left_ == 0) raise(SIGKILL);
+    const Message answer = store_->ask(request);
+    if (request[0] != "try_get" || !answer.empty()) --requests_left_;
+    return answer;
   }
-  std::optional<std::string> try_get(std::string_view key) override {
-    auto value = store_->try_get(key);
-    if (value) next();
-    return value;
-  }
-  std::int64_t add(std::string_view key, std::int64_t difference) override {
-    return next().add(key, difference);
-  }
-  void abort(const Error& why) override { next().abort(why); }
 
  private:
-  Store& next() {
-    if (requests_left_-- == 0) raise(SIGKILL);
-    return *store_;
-  }
-
   std::shared_ptr<Store> store_;
   int requests_left_;
 };
 
 TEST(ShmProcesses, ARankKilledAtAnyRequestOfTheMeetingEndsItForAll) {
   for (const int victim : {0, 1}) {
-    // Before it waits for the others in the segment, a rank publishes its info and reads all three;
-    // rank 0 then writes the segment's address.
-    const int num_requests = victim == 0 ? 5 : 4;
-    for (int request = 0; request < num_requests; ++request) {
+    // A rank publishes its host, comes to a barrier (three requests), reads three hosts, writes or
+    // reads the address of the segment, and comes to a second barrier.
+    for (int request = 0; request < 11; ++request) {
       ForkedGroup group(
           3, [](Communicator& communicator) { communicator.barrier(); },
           [&](ProcessGroupOptions& options) {
@@ -97,33 +84,6 @@ TEST(ShmProcesses, ARankKilledAtAnyRequestOfTheMeetingEndsItForAll) {
       }
     }
   }
-}
-
-// Its answers are old when they arrive.
-class LateStore : public FatalStore {
- public:
-  explicit LateStore(std::shared_ptr<Store> store) : FatalStore(std::move(store), -1) {}
-
-  std::optional<std::string> try_get(std::string_view key) override {
-    const auto value = FatalStore::try_get(key);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    return value;
-  }
-};
-
-TEST(ShmProcesses, ARankThatDiedWithItsSegmentIsNamedByThoseWhoComeToOpenIt) {
-  ForkedGroup group(
-      3, [](Communicator& communicator) { communicator.barrier(); },
-      [](ProcessGroupOptions& options) {
-        if (options.rank == 0) {
-          options.store = std::make_shared<FatalStore>(options.store, 5);
-        } else {
-          options.store = std::make_shared<LateStore>(options.store);
-        }
-      });
-  const std::vector<RankEnd> ends = group.ranks().join(20);
-  EXPECT_EQ(ends[0].signal, SIGKILL);
-  for (const std::size_t rank : {1u, 2u}) expect_ended_with(ends[rank], "rank 0");
 }
 
 // Rank 1 is stopped while it sleeps for rank 0, which comes then: what rank 1 says is out of date.

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "engine/launch/rendezvous.h"
-#include "tests/support/temp_folder.h"
 
 namespace lockstep::launch {
 

@@ -1,12 +1,9 @@
 // The token, and ranks that meet: by hand and over networks. Those that do not:
 // check_ranks_test.cpp.
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
-#include <sys/stat.h>
-
-#include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "engine/comm/store/socket.h"
 #include "engine/launch/rendezvous.h"
@@ -17,56 +14,21 @@
 namespace lockstep::launch {
 namespace {
 
-using testing::TempFolder;
-
-void write_private(const std::filesystem::path& path, std::string_view content) {
-  testing::write_text(path, content);
-  ::chmod(path.c_str(), 0600);
-}
-
 TEST(JobToken, IsFreshAndLong) {
   EXPECT_EQ(make_token().size(), 64u);
   EXPECT_EQ(make_token().find_first_not_of("0123456789abcdef"), std::string::npos);
   EXPECT_NE(make_token(), make_token());
 }
 
-TEST(JobToken, IsTheVariablesOrInTheFileThatOneNames) {
-  const TempFolder folder;
-  const std::string path = (folder / "token").string();
-  write_private(path, "sixteen letters.\n");
+TEST(JobToken, IsTheVariablesAndIsRefusedIfItCanBeGuessed) {
   EXPECT_EQ(find_token({}), std::nullopt);
   EXPECT_EQ(find_token({{"LOCKSTEP_TOKEN", "of sixteen chars"}}), "of sixteen chars");
-  EXPECT_EQ(find_token({{"LOCKSTEP_TOKEN_FILE", path}}), "sixteen letters.");
-  EXPECT_EQ(find_token({{"LOCKSTEP_TOKEN_FILE", path}, {"LOCKSTEP_TOKEN", "of sixteen chars"}}),
-            "of sixteen chars");
-}
-
-TEST(JobToken, ThatCanBeGuessedOrIsNotThereIsRefusedByTheVariablesName) {
-  const TempFolder folder;
-  const std::string path = (folder / "token").string();
-  constexpr const char* kWords =
-      "[{}] a job's token has 16 ... 256 bytes, so that nobody guesses it, found 15";
-  testing::expect_error(ErrorCode::Usage, fmt::format(kWords, "LOCKSTEP_TOKEN"), [] {
-    find_token({{"LOCKSTEP_TOKEN", "of fifteen char"}});
-  });
-  testing::expect_error(ErrorCode::Io,
-                        fmt::format("[LOCKSTEP_TOKEN_FILE] there is no file {}", path), [&] {
-                          find_token({{"LOCKSTEP_TOKEN_FILE", path}});
+  testing::expect_error(ErrorCode::Usage,
+                        "[LOCKSTEP_TOKEN] a job's token has 16 ... 256 bytes, so that nobody "
+                        "guesses it, found 15",
+                        [] {
+                          find_token({{"LOCKSTEP_TOKEN", "of fifteen char"}});
                         });
-  write_private(path, "of fifteen char\n");
-  testing::expect_error(ErrorCode::Usage, fmt::format(kWords, "LOCKSTEP_TOKEN_FILE"), [&] {
-    find_token({{"LOCKSTEP_TOKEN_FILE", path}});
-  });
-}
-
-TEST(JobToken, InAFileThatOthersMayReadIsRefused) {
-  const TempFolder folder;
-  const std::string path = (folder / "token").string();
-  testing::write_text(path, "sixteen letters.\n");
-  ::chmod(path.c_str(), 0644);
-  testing::expect_error(ErrorCode::Io, "found mode 644", [&] {
-    find_token({{"LOCKSTEP_TOKEN_FILE", path}});
-  });
 }
 
 TEST(JoinJob, AloneNeedsNobody) {
@@ -82,7 +44,7 @@ TEST(JoinJob, RanksByHandNeedNoTokenOnTheLoopback) {
   for (int rank = 0; rank < 4; ++rank) environments.push_back(rank_by_hand(rank, 4, port));
   expect_all_joined(join_all(environments, {}, [&](const Job& job) {
     job.store()->add("sum", job.rank().rank);
-    job.store()->barrier("work", job.rank().rank, 4, runtime::deadline_after(30));
+    job.store()->barrier("work", job.rank().rank, 4, 30);
     EXPECT_EQ(job.store()->try_get("sum"), "6");
   }));
 }
@@ -93,37 +55,6 @@ TEST(JoinJob, RanksMeetOnTheLoopbackOfIpv6) {
   std::vector<Environment> environments{rank_by_hand(0, 2, port), rank_by_hand(1, 2, port)};
   for (Environment& environment : environments) environment["MASTER_ADDR"] = "::1";
   expect_all_joined(join_all(environments, {}));
-}
-
-// RFC 6761 reserves this name: no host has it.
-TEST(JoinJob, AMasterAddressThatDoesNotExistIsSaidToBeOfNoUseOnOneHost) {
-  const int port = free_port();
-  std::vector<Environment> environments{rank_by_hand(0, 2, port), rank_by_hand(1, 2, port)};
-  for (Environment& environment : environments) {
-    environment["MASTER_ADDR"] = "nowhere.invalid";
-    environment["LOCAL_RANK"] = environment["RANK"];
-    environment["LOCAL_WORLD_SIZE"] = "2";
-  }
-  ::testing::internal::CaptureStderr();
-  expect_all_joined(join_all(environments, {}));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::HasSubstr("MASTER_ADDR=nowhere.invalid is no host"));
-}
-
-TEST(JoinJob, ATokenFileOfTheUsersIsReadByAllAndLeftAsItIs) {
-  const TempFolder folder;
-  const auto path = folder / "secret";
-  write_private(path, make_token() + "\n");
-  const std::string content = testing::read_text(path);
-  std::vector<Environment> environments;
-  const int port = free_port();
-  for (int rank = 0; rank < 2; ++rank) {
-    environments.push_back(rank_by_hand(rank, 2, port));
-    environments.back()["LOCKSTEP_TOKEN_FILE"] = path.string();
-  }
-  expect_all_joined(
-      join_all(environments, {}, [&](const Job& job) { EXPECT_EQ(job.token() + "\n", content); }));
-  EXPECT_EQ(testing::read_text(path), content);
 }
 
 TEST(JoinJob, CountsLocalRanksWhereTheEnvironmentDoesNotSay) {
