@@ -6,7 +6,7 @@
 //   announce(call)                  tell all ranks this rank's call
 //   announced_by(peer) for all      compare; on a difference, fail_and_throw()
 //   run_schedule(...)               move the data; or run_in_shared_memory(...)
-// If an error ends this sequence anywhere, abandon() takes the place of the rest.
+// If an error ends this sequence, or a message, anywhere, abandon() takes the place of the rest.
 //
 // All waits end with Error{Timeout} after the time limit of the last announce() or
 // receive_message(), and with the group's failure as soon as there is one. A failure is permanent.

@@ -122,20 +122,15 @@ void PlanCommunicator::run(const CollectiveCall& call) {
   trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
                          header.num_elements * size_of(header.dtype));
   span.set_sequence(static_cast<std::int64_t>(header.sequence));
-  if (header.operation == Operation::send) return send(call);
-  if (header.operation == Operation::recv) return receive(call);
-  const DeviceSpans on_device(call);
-  if (clock_) clock_->begin_call(header, call.timeout_seconds);
-  group_->announce(header, call.timeout_seconds);
   const auto abandon = [&](const Error& error) {
     if (clock_) clock_->abandon_call();
     group_->abandon(error);
     drain(call);
   };
   try {
-    compare_calls(header);
-    trace::count_collective(rank(), name, move_data(call));
-    tell(call, Launch::blocking, trace::Moment::ends);
+    if (header.operation == Operation::send) return send(call);
+    if (header.operation == Operation::recv) return receive(call);
+    run_collective(call);
   } catch (const Error& error) {
     abandon(error);
     throw;
@@ -143,6 +138,16 @@ void PlanCommunicator::run(const CollectiveCall& call) {
     abandon(Error(ErrorCode::State, name, error.what()));
     throw;
   }
+}
+
+void PlanCommunicator::run_collective(const CollectiveCall& call) {
+  const CallHeader& header = call.header;
+  const DeviceSpans on_device(call);
+  if (clock_) clock_->begin_call(header, call.timeout_seconds);
+  group_->announce(header, call.timeout_seconds);
+  compare_calls(header);
+  trace::count_collective(rank(), name_of(header.operation), move_data(call));
+  tell(call, Launch::blocking, trace::Moment::ends);
 }
 
 void PlanCommunicator::compare_calls(const CallHeader& mine) {

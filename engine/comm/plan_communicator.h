@@ -34,6 +34,7 @@ class PlanCommunicator final : public Communicator {
   plan::AllReducePlan automatic_plan(std::size_t num_elements) const;
   void tell(const CollectiveCall& call, Launch launch, trace::Moment moment) const;
   void run(const CollectiveCall& call);
+  void run_collective(const CollectiveCall& call);
   void send(const CollectiveCall& call);
   void receive(const CollectiveCall& call);
   void compare_calls(const CallHeader& mine);

@@ -16,6 +16,7 @@ GroupShape both(std::vector<int> hosts, const GroupShape& shm, const GroupShape&
 }
 
 // Each pair of ranks talks through one of the two transports; calls and failures go through both.
+// An error of one breaks the other one too, because the call that gets it is abandoned.
 class ShmAndTcp final : public Transport {
  public:
   ShmAndTcp(std::vector<int> hosts, std::unique_ptr<ShmTransport> to_host,
@@ -35,39 +36,29 @@ class ShmAndTcp final : public Transport {
   // The rank that waits for another host's rank knows best who is late, so it reports first.
   void announce(const CallHeader& call, double timeout_seconds) override {
     constexpr double kLaterOnHostSeconds = 0.25;
-    spread_failure([&] {
-      to_network_->announce(call, timeout_seconds);
-      to_host_->announce(call, timeout_seconds + kLaterOnHostSeconds);
-    });
+    to_network_->announce(call, timeout_seconds);
+    to_host_->announce(call, timeout_seconds + kLaterOnHostSeconds);
   }
 
   CallHeader announced_by(int peer) override {
-    CallHeader call;
-    by_route(peer, [&](Transport& route, int number) { call = route.announced_by(number); });
-    return call;
+    return route(peer).transport->announced_by(route(peer).number);
   }
 
-  void post(int to, Bytes data) override {
-    by_route(to, [&](Transport& route, int number) { route.post(number, data); });
-  }
+  void post(int to, Bytes data) override { route(to).transport->post(route(to).number, data); }
 
   const std::byte* take(int from, std::size_t num_bytes) override {
-    const std::byte* data = nullptr;
-    by_route(from, [&](Transport& route, int number) { data = route.take(number, num_bytes); });
-    return data;
+    return route(from).transport->take(route(from).number, num_bytes);
   }
 
   void release(int from) override { route(from).transport->release(route(from).number); }
 
   void send_message(int to, const CallHeader& call, Bytes data) override {
-    by_route(to, [&](Transport& route, int number) { route.send_message(number, call, data); });
+    route(to).transport->send_message(route(to).number, call, data);
   }
 
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override {
-    by_route(from, [&](Transport& route, int number) {
-      route.receive_message(number, call, data, timeout_seconds);
-    });
+    route(from).transport->receive_message(route(from).number, call, data, timeout_seconds);
   }
 
   void fail(const Error& error) noexcept override {
@@ -91,21 +82,6 @@ class ShmAndTcp final : public Transport {
     int number;
   };
   const Route& route(int rank) const { return routes_[static_cast<std::size_t>(rank)]; }
-
-  // An error of one transport breaks the other one too.
-  template <typename Use>
-  void spread_failure(const Use& use) {
-    try {
-      use();
-    } catch (const Error& error) {
-      fail(error);
-      throw;
-    }
-  }
-  template <typename Use>
-  void by_route(int peer, const Use& use) {
-    spread_failure([&] { use(*route(peer).transport, route(peer).number); });
-  }
 
   std::unique_ptr<ShmTransport> to_host_;
   std::unique_ptr<Transport> to_network_;
