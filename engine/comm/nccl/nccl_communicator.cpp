@@ -1,6 +1,5 @@
 // The Communicator over NCCL; nccl_group.h states its contract.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -31,50 +30,36 @@ struct RankInfo {
   int rank = 0;
   std::string nccl_version;
   std::string gpu;  // its UUID
-  int process = 0;
   std::string host;
 
-  std::string text() const {
-    return fmt::format("{} {} {} {} {}", rank, nccl_version, gpu, process, host);
-  }
+  std::string text() const { return fmt::format("{} {} {} {}", rank, nccl_version, gpu, host); }
   static RankInfo parse(const std::string& text) {
     RankInfo info;
     std::istringstream words(text);
-    words >> info.rank >> info.nccl_version >> info.gpu >> info.process >> info.host;
+    words >> info.rank >> info.nccl_version >> info.gpu >> info.host;
     return info;
   }
 };
 
 void require_same_version(const RankInfo& info, const RankInfo& first) {
   require(info.nccl_version == first.nccl_version, ErrorCode::Comm, "nccl",
-          "rank {} (process {} on {}) has NCCL {} while rank 0 (process {} on {}) has NCCL {}; "
-          "start all ranks alike",
-          info.rank, info.process, info.host, info.nccl_version, first.process, first.host,
-          first.nccl_version);
+          "rank {} on {} has NCCL {} while rank 0 on {} has NCCL {}; start all ranks alike",
+          info.rank, info.host, info.nccl_version, first.host, first.nccl_version);
 }
 
-// True if two ranks share a GPU; throws if that cannot work. NCCL itself would hang, or fail
-// without naming the ranks. The first launch of a kernel may load it, which waits for all kernels
-// of its GPU, while NCCL's kernels wait for the other ranks: among threads that could take forever.
+// True if two ranks share a GPU; throws if they may not. NCCL itself would hang, or fail without
+// naming the ranks.
 bool check_pairs(const std::vector<RankInfo>& infos, GpuSharing sharing) {
-  const char* loading = std::getenv("CUDA_MODULE_LOADING");
-  const bool is_eager = loading != nullptr && std::string_view(loading) == "EAGER";
   bool is_shared = false;
   for (const RankInfo& b : infos) {
     for (const RankInfo& a : infos) {
-      if (a.rank >= b.rank) continue;
-      const bool are_threads = a.process == b.process && a.host == b.host;
-      const bool share = a.gpu == b.gpu;
-      is_shared = is_shared || share;
-      require(!share || (sharing == GpuSharing::allow && !are_threads), ErrorCode::Device, "nccl",
+      if (a.rank >= b.rank || a.gpu != b.gpu) continue;
+      is_shared = true;
+      require(sharing == GpuSharing::allow, ErrorCode::Device, "nccl",
               "ranks {} and {} are both on the GPU {} of {}, and NCCL wants one for each rank; use "
-              "--comm own, which shares GPUs{}",
-              a.rank, b.rank, b.gpu, b.host,
-              are_threads ? "" : ", or --nccl-share-gpu to check results (never for timing)");
-      require(!are_threads || is_eager, ErrorCode::State, "nccl",
-              "ranks {} and {} are threads of one process, whose kernels could wait for each other "
-              "for ever when one is loaded: set CUDA_MODULE_LOADING=EAGER before CUDA is used",
-              a.rank, b.rank);
+              "--comm own, which shares GPUs, or --nccl-share-gpu to check results (never for "
+              "timing)",
+              a.rank, b.rank, b.gpu, b.host);
     }
   }
   return is_shared;
@@ -249,11 +234,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& opt
     setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", options.rank).c_str(), 1);
   }
   const auto gpu = static_cast<std::size_t>(runtime::logical_device(options.device).gpu());
-  const nccl::RankInfo mine{options.rank,
-                            nccl::version_of(nccl::library()),
-                            runtime::physical_gpus()[gpu].uuid,
-                            getpid(),
-                            host_name_of(host_identity())};
+  const nccl::RankInfo mine{options.rank, nccl::version_of(nccl::library()),
+                            runtime::physical_gpus()[gpu].uuid, host_name_of(host_identity())};
   return std::make_unique<nccl::NcclCommunicator>(options, nccl::meet_in_store(options, mine));
 }
 
