@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
-#include <vector>
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/comm_errors.h"
@@ -25,77 +23,52 @@ namespace lockstep::comm {
 namespace nccl {
 namespace {
 
-// The facts about itself that a rank writes into the store before it calls NCCL.
-struct RankInfo {
-  int rank = 0;
-  std::string nccl_version;
-  std::string gpu;  // its UUID
-  std::string host;
-
-  std::string text() const { return fmt::format("{} {} {} {}", rank, nccl_version, gpu, host); }
-  static RankInfo parse(const std::string& text) {
-    RankInfo info;
-    std::istringstream words(text);
-    words >> info.rank >> info.nccl_version >> info.gpu >> info.host;
-    return info;
-  }
-};
-
-void require_same_version(const RankInfo& info, const RankInfo& first) {
-  require(info.nccl_version == first.nccl_version, ErrorCode::Comm, "nccl",
-          "rank {} on {} has NCCL {} while rank 0 on {} has NCCL {}; start all ranks alike",
-          info.rank, info.host, info.nccl_version, first.host, first.nccl_version);
-}
-
-// True if two ranks share a GPU; throws if they may not. NCCL itself would hang, or fail without
-// naming the ranks.
-bool check_pairs(const std::vector<RankInfo>& infos, GpuSharing sharing) {
-  bool is_shared = false;
-  for (const RankInfo& b : infos) {
-    for (const RankInfo& a : infos) {
-      if (a.rank >= b.rank || a.gpu != b.gpu) continue;
-      is_shared = true;
-      require(sharing == GpuSharing::allow, ErrorCode::Device, "nccl",
-              "ranks {} and {} are both on the GPU {} of {}, and NCCL wants one for each rank; use "
-              "--comm own, which shares GPUs, or --nccl-share-gpu to check results (never for "
-              "timing)",
-              a.rank, b.rank, b.gpu, b.host);
-    }
-  }
-  return is_shared;
-}
-
 struct Group {
   ncclUniqueId id{};
   bool shares_gpus = false;
 };
 
-// "nccl/<group>/<what>": a key of this group in the store.
-std::string key_of(const NcclGroupOptions& options, std::string_view what) {
-  return fmt::format("nccl/{}/{}", options.group, what);
-}
-
-// Every rank reads the facts of all ranks, so all of them find the same mistakes.
-Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
+// Finds what NCCL would not name: it would hang, or fail in other words. The first rank writes its
+// version of NCCL, and each GPU's first rank its number. A rank that does not fit writes why, and
+// all ranks refuse in these words.
+Group meet_in_store(const NcclGroupOptions& options, const std::string& gpu) {
   Store& store = *options.store;
-  const auto rank_key = [&](int rank) { return key_of(options, fmt::format("rank/{}", rank)); };
-  if (mine.rank == 0) {
+  const auto key = [&](std::string_view what) {
+    return fmt::format("nccl/{}/{}", options.group, what);
+  };
+  const std::string version = version_of(library());
+  const std::string first_version = store.set_if_absent(key("version"), version);
+  if (first_version != version) {
+    store.set(
+        key("refusal"),
+        fmt::format("rank {} has NCCL {} while another one has NCCL {}; start all ranks alike",
+                    options.rank, version, first_version));
+  }
+  const std::string mine = std::to_string(options.rank);
+  const int first_rank = std::stoi(store.set_if_absent(key(gpu), mine));
+  if (first_rank != options.rank) {
+    store.set(key("shared"), "");
+    if (options.sharing == GpuSharing::refuse) {
+      store.set(key("refusal"),
+                fmt::format("ranks {} and {} are both on the GPU {} of {}, and NCCL wants one for "
+                            "each rank; use --comm own, which shares GPUs, or --nccl-share-gpu to "
+                            "check results (never for timing)",
+                            std::min(first_rank, options.rank), std::max(first_rank, options.rank),
+                            gpu, host_name_of(host_identity())));
+    }
+  }
+  if (options.rank == 0) {
     ncclUniqueId id;
     const ncclResult_t result = library().ncclGetUniqueId(&id);
     if (result != ncclSuccess) fail_call("ncclGetUniqueId", result);
-    store.set(key_of(options, "id"), {id.internal, sizeof id.internal});
+    store.set(key("id"), {id.internal, sizeof id.internal});
   }
-  store.set(rank_key(mine.rank), mine.text());
-  store.barrier(fmt::format("nccl {}", options.group), mine.rank, options.world_size,
+  store.barrier(fmt::format("nccl {}", options.group), options.rank, options.world_size,
                 options.timeout_seconds);
-  std::vector<RankInfo> infos;
-  for (int rank = 0; rank < options.world_size; ++rank) {
-    infos.push_back(RankInfo::parse(store.try_get(rank_key(rank)).value_or("")));
-    require_same_version(infos.back(), infos.front());
-  }
-  const bool shares_gpus = check_pairs(infos, options.sharing);
-  const std::string id = store.try_get(key_of(options, "id")).value_or("");
-  Group group{{}, shares_gpus};
+  const auto refusal = store.try_get(key("refusal"));
+  require(!refusal, ErrorCode::Device, "nccl", "{}", refusal.value_or(""));
+  Group group{{}, store.try_get(key("shared")).has_value()};
+  const std::string id = store.try_get(key("id")).value_or("");
   std::memcpy(group.id.internal, id.data(), std::min(id.size(), sizeof group.id.internal));
   return group;
 }
@@ -234,9 +207,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& opt
     setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", options.rank).c_str(), 1);
   }
   const auto gpu = static_cast<std::size_t>(runtime::logical_device(options.device).gpu());
-  const nccl::RankInfo mine{options.rank, nccl::version_of(nccl::library()),
-                            runtime::physical_gpus()[gpu].uuid, host_name_of(host_identity())};
-  return std::make_unique<nccl::NcclCommunicator>(options, nccl::meet_in_store(options, mine));
+  const std::string& uuid = runtime::physical_gpus()[gpu].uuid;
+  return std::make_unique<nccl::NcclCommunicator>(options, nccl::meet_in_store(options, uuid));
 }
 
 }  // namespace lockstep::comm
