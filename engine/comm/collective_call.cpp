@@ -87,8 +87,6 @@ std::size_t least_bytes_sent(const CallHeader& header, int rank, int world_size)
       return num_bytes * others;
     case Operation::broadcast:
       return header.root == rank ? num_bytes : 0;
-    case Operation::send:
-      return num_bytes;
     default:
       return 0;
   }

@@ -93,24 +93,20 @@ void RankOutput::close(RankProcess& rank, int number) {
 }
 
 void RankOutput::write_log(RankProcess& rank, int number, std::string_view text) {
-  FileDescriptor& log = stream_of(rank, number).log;
-  while (log.is_open() && !text.empty()) {
-    const ssize_t count = ::write(log.descriptor(), text.data(), text.size());
+  RankStream& stream = stream_of(rank, number);
+  while (stream.log.is_open() && !text.empty()) {
+    const ssize_t count = ::write(stream.log.descriptor(), text.data(), text.size());
     if (count > 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
-      lose_log(rank, number, errno);
+      const char* const problem = std::strerror(errno);
+      stream.log.close();
+      stream.on_console = true;
+      say(fmt::format(
+          "[run] cannot write the log {}: {}; rank {} goes on, and its output goes to the console",
+          stream.log_path, problem, rank.rank));
     }
   }
-}
-
-void RankOutput::lose_log(RankProcess& rank, int number, int problem) {
-  RankStream& stream = stream_of(rank, number);
-  stream.log.close();
-  stream.on_console = true;
-  say(fmt::format(
-      "[run] cannot write the log {}: {}; rank {} goes on, and its output goes to the console",
-      stream.log_path, std::strerror(problem), rank.rank));
 }
 
 // The last line of a Lockstep program is usually its error. It is held back until the rank goes on,

@@ -80,7 +80,6 @@ class RankOutput {
 
  private:
   void write_log(RankProcess& rank, int number, std::string_view text);
-  void lose_log(RankProcess& rank, int number, int problem);
   void take_line(RankProcess& rank, int number, std::string_view line);
   void show(const RankProcess& rank, int number, std::string_view line);
   void print(int descriptor, const std::string& line);
