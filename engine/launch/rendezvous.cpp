@@ -17,6 +17,7 @@
 #include "engine/comm/host_identity.h"
 #include "engine/comm/store/tcp_store.h"
 #include "engine/core/error.h"
+#include "engine/core/log.h"
 
 namespace lockstep::launch {
 namespace {
@@ -46,6 +47,15 @@ MeetingPoint meeting_point(const Environment& environment, const RankEnvironment
           "32`");
   point.token = token.value_or("no secret on the loopback: job " + rank.job_id.substr(0, 200));
   return point;
+}
+
+// All ranks meet on the loopback of their host, whatever address was given.
+void warn_of_unused_address(const RankEnvironment& rank) {
+  const bool is_used = rank.hosts == Hosts::several || is_loopback(rank.master_address);
+  const std::string why = is_used ? "" : comm::why_unknown(rank.master_address);
+  if (why.empty()) return;
+  log_warning("MASTER_ADDR={} is no host ({}); all ranks are on this one and meet on its loopback",
+              rank.master_address, why);
 }
 
 // Rank 0 listens at the given address. A host may know its own name as its loopback (127.0.1.1 in
@@ -206,6 +216,7 @@ Job join_job(const Environment& environment, const JoinOptions& options) {
   wait_for_all(*client, rank, options.timeout_seconds);
   count_hosts(*client, rank);
   job.address_ = has_several_hosts ? reachable_address(*client) : client->local_address();
+  if (rank.rank == 0) warn_of_unused_address(rank);
   return job;
 }
 

@@ -140,6 +140,12 @@ Socket listen_on(const std::string& name, std::uint16_t port) {
   fail_to_listen(name, port, error);
 }
 
+std::string why_unknown(const std::string& host) {
+  std::string why;
+  resolve(host, 0, why);
+  return why;
+}
+
 bool is_loopback_here(const std::string& name) {
   std::string why;
   const AddressList list = resolve(name, 0, why);

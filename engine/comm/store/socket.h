@@ -27,6 +27,8 @@ class Socket : public FileDescriptor {
 // Throws Error{Comm}, which names the port if it is in use.
 Socket listen_on(const std::string& name, std::uint16_t port);
 
+// The reason why a host's name has no address; empty if it has one.
+std::string why_unknown(const std::string& host);
 // True if this host's loopback is among the name's addresses here.
 bool is_loopback_here(const std::string& name);
 

@@ -6,8 +6,13 @@
 #include <charconv>
 #include <thread>
 
+#include "engine/core/log.h"
+
 namespace lockstep::comm {
 namespace {
+
+// Until then a rank waits without a word.
+constexpr double kPatience = 3;
 
 std::optional<std::int64_t> number_in(std::string_view text) {
   std::int64_t number = 0;
@@ -66,18 +71,26 @@ void Store::barrier(std::string_view name, int rank, int world_size, double time
   const auto key = [&](auto what) { return fmt::format("{}/{}/{}", name, round, what); };
   set(key(rank), "");
   if (count % world_size == 0) set(key("open"), "");
-  if (find(key("open"), runtime::deadline_after(timeout_seconds))) return;
-  std::string missing;
-  int num_here = 0;
-  for (int r = 0; r < world_size; ++r) {
-    if (try_get(key(r))) {
-      ++num_here;
-    } else {
-      add_to_list(missing, std::to_string(r));
+  int num_missing = 0;
+  const auto missing = [&] {
+    std::string ranks;
+    num_missing = 0;
+    for (int r = 0; r < world_size; ++r) {
+      if (try_get(key(r))) continue;
+      ++num_missing;
+      add_to_list(ranks, std::to_string(r));
     }
+    return ranks;
+  };
+  const runtime::Deadline end = runtime::deadline_after(timeout_seconds);
+  if (find(key("open"), runtime::earlier(runtime::deadline_after(kPatience), end))) return;
+  if (const std::string ranks = missing(); !runtime::has_passed(end) && num_missing > 0) {
+    log_info("waiting for rank {} of {}, {} s at most", ranks, world_size, timeout_seconds);
   }
-  fail(ErrorCode::Timeout, name, "{} of {} ranks came within {} s, missing: rank {}", num_here,
-       world_size, timeout_seconds, missing);
+  if (find(key("open"), end)) return;
+  const std::string ranks = missing();
+  fail(ErrorCode::Timeout, name, "{} of {} ranks came within {} s, missing: rank {}",
+       world_size - num_missing, world_size, timeout_seconds, ranks);
 }
 
 Message MemoryStore::ask(const Message& request) {

@@ -169,6 +169,15 @@ TEST_P(StoreOf, ABarrierNamesTheRanksThatDidNotCome) {
                [&] { store->barrier("start", 1, 4, 0.02); });
 }
 
+TEST(MemoryStore, ALongBarrierSaysForWhomItWaits) {
+  MemoryStore store;
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(store.barrier("start", 0, 3, 3.2), Error);
+  EXPECT_NE(
+      ::testing::internal::GetCapturedStderr().find("waiting for rank 1, 2 of 3, 3.2 s at most"),
+      std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, StoreOf, ::testing::Values("memory", "ipv4", "ipv6"),
                          [](const auto& kind) { return std::string(kind.param); });
 

@@ -57,6 +57,21 @@ TEST(JoinJob, RanksMeetOnTheLoopbackOfIpv6) {
   expect_all_joined(join_all(environments, {}));
 }
 
+// RFC 6761 reserves this name: no host has it.
+TEST(JoinJob, AMasterAddressThatDoesNotExistIsSaidToBeOfNoUseOnOneHost) {
+  const int port = free_port();
+  std::vector<Environment> environments{rank_by_hand(0, 2, port), rank_by_hand(1, 2, port)};
+  for (Environment& environment : environments) {
+    environment["MASTER_ADDR"] = "nowhere.invalid";
+    environment["LOCAL_RANK"] = environment["RANK"];
+    environment["LOCAL_WORLD_SIZE"] = "2";
+  }
+  ::testing::internal::CaptureStderr();
+  expect_all_joined(join_all(environments, {}));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("MASTER_ADDR=nowhere.invalid is no host"));
+}
+
 TEST(JoinJob, CountsLocalRanksWhereTheEnvironmentDoesNotSay) {
   const std::string port = std::to_string(free_port());
   std::vector<Environment> environments;
