@@ -47,15 +47,6 @@ std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
   return distinct;
 }
 
-// Prints the last sentence: what limits the run.
-void print_sentence(const std::vector<PlannedRow>& plan, const std::vector<RunRow>& rows,
-                    std::FILE* out) {
-  std::string sentence;
-  if (plan[0].rows_per_device) sentence = growth_sentence(rows, runtime::num_cores());
-  if (sentence.empty()) sentence = bound_sentence(rows, runtime::num_cores());
-  if (!sentence.empty()) fmt::print(out, "{}\n", wrap(sentence));
-}
-
 // Throws Error{Numeric}, so that the program exits with 1, if a check of a row failed or a row
 // cannot be judged.
 void require_right_rows(const std::vector<RunRow>& rows) {
@@ -220,7 +211,8 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   require_right_rows(rows);
   print_verdict(task, rows, out);
   if (flags.explain_drift) explain_drift(plan, training, rows, out);
-  print_sentence(plan, rows, out);
+  const std::string limit = bound_sentence(rows, runtime::num_cores());
+  if (!limit.empty()) fmt::print(out, "{}\n", wrap(limit));
 }
 
 }  // namespace

@@ -28,9 +28,10 @@ void run_explain(const std::string& path) {
 
 void add_explain_command(Command& program) {
   auto path = std::make_shared<std::string>();
-  Command explain = program.add_command(
-      "explain", "Explain what limits a run, what more devices would bring, and what to change");
+  Command explain =
+      program.add_command("explain", "Explain what limits a run, and which row is the fastest");
   explain.add_option("run", *path, "a run file (--json of train and compare)").required();
+  explain.footer("lockstep predict --workload RUN says what other devices and batches would give.");
   explain.on_run([path] { run_explain(*path); });
 }
 

@@ -64,32 +64,5 @@ TEST(BoundSentence, StagesOfAPipelineWaitForEachOther) {
               HasSubstr("limited by stages that wait for each other; more --micro-batches"));
 }
 
-RunRow growing(Mode mode, std::size_t num_devices, std::size_t rows_per_device, double comm) {
-  const double computation = static_cast<double>(rows_per_device);
-  RunRow row = row_of(mode, num_devices, 1, {.forward = computation, .exposed_comm = comm});
-  row.batch = rows_per_device * num_devices;
-  row.epoch_rows = 10 * row.batch;
-  row.result.comm_bytes_per_step = num_devices == 1 ? 0 : std::size_t{4} << 20;
-  return row;
-}
-
-TEST(GrowthSentence, SaysWhatStaysWhatGrowsAndHowFarItComes) {
-  const std::vector<RunRow> rows{growing(Mode::single, 1, 64, 0), growing(Mode::ddp, 2, 64, 64),
-                                 growing(Mode::single, 1, 256, 0), growing(Mode::ddp, 2, 256, 64)};
-  EXPECT_EQ(growth_sentence(rows, kCores),
-            "ddp x2: communication costs the same (4.0 MiB a step), computation grows with the "
-            "batch (64 s to 256 s a step): 64 rows a device reach 50 % of the ideal, 256 rows 80 "
-            "%.");
-}
-
-TEST(GrowthSentence, NeedsTwoSizes) {
-  EXPECT_THAT(
-      growth_sentence({growing(Mode::single, 1, 64, 0), growing(Mode::ddp, 2, 64, 64)}, kCores),
-      IsEmpty());
-  EXPECT_THAT(
-      growth_sentence({growing(Mode::single, 1, 64, 0), growing(Mode::ddp, 1, 64, 0)}, kCores),
-      IsEmpty());
-}
-
 }  // namespace
 }  // namespace lockstep::tools

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
-#include "tools/explain/answers.h"
-#include "tools/explain/step_cost.h"
 #include "tools/report/bound.h"
 #include "tools/report/row_table.h"
 
@@ -14,6 +13,78 @@ namespace lockstep::tools {
 namespace {
 
 using trace::format_seconds;
+
+// A smaller difference in speed is not worth a change.
+constexpr double kWorthSaving = 0.02;
+// Two rows' epochs are compared by how many rows of data they hold, of which the file has only the
+// ratio: speed-up = ratio of rows * ratio of times.
+constexpr double kBaselineRows = 1e9;
+
+Mode mode_of(const FileRow& row) {
+  for (const Mode mode : {Mode::single, Mode::data_parallel, Mode::pipeline}) {
+    if (to_string(mode) == row.mode) return mode;
+  }
+  return Mode::ddp;
+}
+
+double epoch_seconds(const FileRow& row) {
+  return row.median_epoch_seconds.value_or(row.step_seconds);
+}
+
+double speedup(const FileRow& row, const FileRow& baseline) {
+  if (row.speedup) return *row.speedup;
+  return row.samples_per_second() / baseline.samples_per_second();
+}
+
+RunRow to_run_row(const FileRow& row, Mode mode, const FileRow& baseline, bool is_cuda) {
+  const bool has_hardware = row.kind == "measured";
+  RunRow run_row;
+  run_row.placement.mode = mode;
+  const DeviceType type = is_cuda || !has_hardware ? DeviceType::cuda : DeviceType::cpu;
+  run_row.placement.devices.assign(row.devices, Device{type, 0});
+  run_row.placement.num_physical = has_hardware ? row.physical_devices : row.devices;
+  run_row.threads_per_device = row.threads_per_device;
+  run_row.batch = row.batch;
+  run_row.contended = has_hardware ? row.contended : std::optional(false);
+  run_row.result.breakdown = row.breakdown;
+  run_row.result.comm_bytes_per_step =
+      static_cast<std::size_t>(std::min(row.comm_bytes_per_device_per_step, 1e18));
+  run_row.result.epoch_seconds = {epoch_seconds(row)};
+  const double ratio = speedup(row, baseline) * epoch_seconds(row) / epoch_seconds(baseline);
+  run_row.epoch_rows =
+      static_cast<std::size_t>(std::llround(kBaselineRows * std::clamp(ratio, 1e-9, 1e9)));
+  return run_row;
+}
+
+// A row of the file, and the same row as compare holds it, so that both judge a run by the same
+// code (report/bound.h).
+struct RunRows {
+  std::vector<const FileRow*> of_file;
+  std::vector<RunRow> rows;
+};
+
+enum class Changes { with, without };
+
+// The rows of one kind, with or without those that a --what-if changed. Acted and predicted devices
+// each have their own hardware. A mode that compare does not have ("hierarchical") is judged like
+// ddp: each of its devices computes everything and sends gradients.
+RunRows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes) {
+  RunRows found;
+  const FileRow* baseline = nullptr;
+  for (const FileRow& row : file.rows) {
+    if (row.kind != kind || (changes == Changes::without && !row.what_if.empty())) continue;
+    const Mode mode = mode_of(row);
+    if (baseline == nullptr || mode == Mode::single) baseline = &row;
+    found.of_file.push_back(&row);
+    found.rows.push_back(to_run_row(row, mode, *baseline, file.config_value("device") == "cuda"));
+  }
+  return found;
+}
+
+const FileRow& baseline_in(const RunRows& found, std::size_t index) {
+  const RunRow& baseline = baseline_of(found.rows, index);
+  return *found.of_file[static_cast<std::size_t>(&baseline - found.rows.data())];
+}
 
 // Rows changed by a --what-if do not judge the run, unless the file has no others.
 RunRows rows_to_explain(const RunFile& file) {
@@ -73,17 +144,94 @@ Answer bound_answer(const RunFile& file, const RunRows& found, const FileRow& ro
         "What limits it",
         fmt::format("The file cannot tell: it has no breakdown of a step of {}.", name_of(row))};
   }
-  std::string text;
-  if (!file.config_value("per_device_batch").empty()) {
-    text = growth_sentence(found.rows, file.host.cores);
-    if (!text.empty()) text += ' ';
-  }
   const std::string bound = bound_sentence(found.rows, file.host.cores, name_of(row));
-  text += bound.empty() ? largest_sentence(row) : bound;
+  std::string text = bound.empty() ? largest_sentence(row) : bound;
   if (row.contended == true && bound.empty()) {
     text += " Another process was at work meanwhile, so every time here may be too long.";
   }
   return {"What limits it", text + epochs_sentence(row, baseline) + " " + parts_sentence(row)};
+}
+
+// Rows trained per second over whole epochs. If the speed-up is known it is used, because it
+// compares epochs.
+double epoch_rate(const RunRows& found, std::size_t index) {
+  const FileRow& row = *found.of_file[index];
+  return row.speedup ? *row.speedup * baseline_in(found, index).samples_per_second()
+                     : row.samples_per_second();
+}
+
+// Half the range of the row's epoch times, as a share of them; the first epoch is warm-up. If there
+// are too few epochs to tell, 0, or kDisturbed if another process was at work.
+double noise_of(const FileRow& row) {
+  constexpr double kDisturbed = 0.2;
+  if (row.epoch_seconds.size() < 3) return row.contended == true ? kDisturbed : 0;
+  const auto [least, most] = std::ranges::minmax(
+      std::ranges::subrange(row.epoch_seconds.begin() + 1, row.epoch_seconds.end()));
+  return most > 0 ? (most - least) / (most + least) : 0;
+}
+
+// By how much of its rate one row must be faster than the other to be called faster.
+double margin(const RunRows& found, std::size_t a, std::size_t b) {
+  return std::min(0.5, kWorthSaving + noise_of(*found.of_file[a]) + noise_of(*found.of_file[b]));
+}
+
+// True if a beats b by more than noise and by enough to be worth a change.
+bool beats(const RunRows& found, std::size_t a, std::size_t b) {
+  return (1 - margin(found, a, b)) * epoch_rate(found, a) > epoch_rate(found, b);
+}
+
+// The first row that no other row beats; so single comes before a dp of one device.
+std::size_t fastest(const RunRows& found) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < found.rows.size(); ++i) {
+    if (beats(found, i, best)) best = i;
+  }
+  return best;
+}
+
+// " dp x4 is as fast within the noise of 7 %."
+std::string equals_text(const RunRows& all, std::size_t best) {
+  std::string names;
+  double widest = 0;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < all.rows.size(); ++i) {
+    if (i == best || beats(all, best, i)) continue;
+    names += (count++ == 0 ? " " : ", ") + name_of(*all.of_file[i]);
+    widest = std::max(widest, margin(all, i, best));
+  }
+  if (count == 0) return {};
+  return fmt::format("{} {} as fast within the noise of {:.0f} %.", names,
+                     count == 1 ? "is" : "are", 100 * widest);
+}
+
+std::string fastest_text(const RunRows& all) {
+  const std::size_t index = fastest(all);
+  const FileRow& best = *all.of_file[index];
+  std::string text =
+      fmt::format("Fastest in this file: {} with batch {}", name_of(best), best.batch);
+  if (best.speedup && best.mode != "single") text += fmt::format(", {:.2f}x", *best.speedup);
+  return text +
+         fmt::format(", {:.0f} rows a second in its median step.", best.samples_per_second()) +
+         equals_text(all, index);
+}
+
+// Lists the rows of `all` that differ from `row` only by a --what-if; empty if there are none.
+std::string changes_text(const RunRows& all, const FileRow& row) {
+  std::string text;
+  for (const FileRow* other : all.of_file) {
+    if (other->mode != row.mode || other->devices != row.devices || other->what_if == row.what_if) {
+      continue;
+    }
+    const double factor = other->samples_per_second() / row.samples_per_second();
+    text += fmt::format(
+        "{}{}: a step of {} x{} with batch {} takes {} instead of {}{}, {:.2f} times the rows a "
+        "second.",
+        text.empty() ? "" : " ", other->what_if.empty() ? "unchanged" : other->what_if, row.mode,
+        row.devices, other->batch, format_seconds(other->step_seconds),
+        format_seconds(row.step_seconds),
+        other->batch == row.batch ? "" : fmt::format(" with batch {}", row.batch), factor);
+  }
+  return text;
 }
 
 }  // namespace
@@ -97,19 +245,12 @@ std::vector<Answer> explain(const RunFile& file) {
   const RunRows found = rows_to_explain(file);
   const std::size_t index = row_to_explain(found.rows, file.host.cores);
   const FileRow& row = *found.of_file[index];
-  const RunRow& base = baseline_of(found.rows, index);
-  const FileRow& baseline = *found.of_file[static_cast<std::size_t>(&base - found.rows.data())];
-  const SharedHardware hardware{file.host.cores, file.config_value("device") != "cuda"};
+  const FileRow& baseline = baseline_in(found, index);
   const RunRows all = rows_of_kind(file, row.kind, Changes::with);
-  std::vector<Answer> answers{bound_answer(file, found, row, baseline)};
-  answers.push_back(
-      {"What twice the devices would give", doubling_text(found, index, hardware, file.workload)});
-  answers.push_back({"From which batch size it pays off", batch_text(all, row, baseline)});
-  answers.push_back({"What to change", remedies_text(found, all, index, hardware)});
+  std::vector<Answer> answers{bound_answer(file, found, row, baseline),
+                              {"What is fastest", fastest_text(all)}};
   if (row.contended == true || baseline.contended == true) {
-    for (std::size_t i = 1; i < answers.size(); ++i) {
-      answers[i].text += " (From times that other processes disturbed.)";
-    }
+    answers[1].text += " (From times that other processes disturbed.)";
   }
   const std::string changes = changes_text(all, row);
   if (!changes.empty()) answers.push_back({"What if", changes});

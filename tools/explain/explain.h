@@ -1,7 +1,5 @@
-// Explains a run file in sentences: what limits the run, what twice the devices would give, from
-// which batch size several devices pay, and what to change. Every figure is in the file or follows
-// from it by a formula of step_cost.h, which is printed with its figures. If the file cannot tell,
-// the answer says what is missing.
+// Explains a run file in sentences: what limits the run, which row is the fastest, and what a
+// --what-if changed. Every figure is in the file: other machines are for `lockstep predict`.
 #pragma once
 
 #include <string>

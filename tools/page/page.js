@@ -467,7 +467,7 @@ function drawRun(parent, run) {
     notes.push('* contended: another process was at work meanwhile, so times may be too long.');
   }
   parent.append(...notes.map(note => el('p', {className: 'note'}, note)));
-  parent.append(folded('The sums: what limits it, and what to change', el('div', {className: 'answers'}, ...run.answers.map(
+  parent.append(folded('In words: what limits it, and what is fastest', el('div', {className: 'answers'}, ...run.answers.map(
       ({title, text}) => el('div', {}, el('b', {}, title), el('p', {className: 'soft'}, text))))));
   parent.append(folded('Every row as a table', rowTable(run)), folded('Machine, command and flags', ...origin(run)));
 }

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
-#include "tools/report/row_table.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
@@ -59,6 +57,12 @@ std::array<Part, 5> overheads(const trace::StepBreakdown& step) {
 
 std::size_t num_hardware_units(const RunRow& row, std::size_t num_cores) {
   return is_on_cores(row) ? num_cores : num_physical_devices(row.placement);
+}
+
+// True if the row's devices would use more cores (GPUs: physical devices) than there are.
+bool is_oversubscribed(const RunRow& row, std::size_t num_cores) {
+  const std::size_t per_device = is_on_cores(row) ? row.threads_per_device : 1;
+  return row.placement.devices.size() * per_device > num_hardware_units(row, num_cores);
 }
 
 double speedup(const std::vector<RunRow>& rows, std::size_t index, std::size_t num_cores) {
@@ -181,16 +185,6 @@ std::vector<std::size_t> growing_rows(const std::vector<RunRow>& rows, std::size
   return found;
 }
 
-// True if all rows send the same bytes per step, within 1 %: messages once an epoch may differ.
-bool send_the_same(const std::vector<RunRow>& rows, const std::vector<std::size_t>& indices) {
-  const auto bytes = [&](std::size_t index) {
-    return static_cast<double>(rows[index].result.comm_bytes_per_step);
-  };
-  return std::ranges::all_of(indices, [&](std::size_t index) {
-    return std::abs(bytes(index) - bytes(indices[0])) <= 0.01 * bytes(indices[0]);
-  });
-}
-
 double efficiency_of(const std::vector<RunRow>& rows, std::size_t index, std::size_t num_cores) {
   return scaling(rows[index], baseline_of(rows, index), num_cores).efficiency;
 }
@@ -238,11 +232,6 @@ StepPart largest_part(const trace::StepBreakdown& step) {
   return {beside.seconds, beside.name};
 }
 
-bool is_oversubscribed(const RunRow& row, std::size_t num_cores) {
-  const std::size_t per_device = is_on_cores(row) ? row.threads_per_device : 1;
-  return row.placement.devices.size() * per_device > num_hardware_units(row, num_cores);
-}
-
 std::size_t row_to_explain(const std::vector<RunRow>& rows, std::size_t num_cores) {
   std::size_t found = 0;
   const auto rank = [&](std::size_t i) {
@@ -279,25 +268,6 @@ std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_core
              name.empty() ? name_of(row) : name, percent(computation(step)), beside,
              cause_of(rows, index, largest, num_cores, does_batch_help(rows, num_cores)).text()) +
          too_efficient_note(row, baseline_of(rows, index), num_cores);
-}
-
-std::string growth_sentence(const std::vector<RunRow>& rows, std::size_t num_cores) {
-  const std::vector<std::size_t> found = growing_rows(rows, num_cores);
-  if (found.size() < 2 || !send_the_same(rows, found)) return {};
-  const RunRow& first = rows[found.front()];
-  const RunRow& last = rows[found.back()];
-  const auto efficiency = [&](std::size_t index) {
-    return 100 * efficiency_of(rows, index, num_cores);
-  };
-  return fmt::format(
-      "{}: communication costs the same ({} a step), computation grows with the batch ({} to {} a "
-      "step): {} rows a device reach {:.0f} % of the ideal, {} rows {:.0f} %.{}",
-      name_of(last), format_bytes(last.result.comm_bytes_per_step),
-      trace::format_seconds(computation(*first.result.breakdown)),
-      trace::format_seconds(computation(*last.result.breakdown)),
-      first.batch / first.placement.devices.size(), efficiency(found.front()),
-      last.batch / last.placement.devices.size(), efficiency(found.back()),
-      does_batch_help(rows, num_cores) ? "" : " A larger batch per device gains nothing here.");
 }
 
 }  // namespace lockstep::tools

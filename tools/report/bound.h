@@ -42,9 +42,6 @@ struct StepPart {
 };
 StepPart largest_part(const trace::StepBreakdown& step);
 
-// True if the row's devices would use more cores (GPUs: physical devices) than there are.
-bool is_oversubscribed(const RunRow& row, std::size_t num_cores);
-
 // Names what keeps row_to_explain() from its ideal: "exposed communication". Empty if there is no
 // such row.
 std::string bound_limit(const std::vector<RunRow>& rows, std::size_t num_cores);
@@ -56,10 +53,5 @@ std::string bound_limit(const std::vector<RunRow>& rows, std::size_t num_cores);
 // num_cores: this machine's. name: the row's name, if it differs from its mode and devices.
 std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores,
                            const std::string& name = {});
-
-// Says of rows with larger and larger batches per device (compare --per-device-batch 64,256) which
-// part of the fastest mode's step stays, which grows, and how the efficiency changes. Empty with
-// fewer than two sizes, without breakdowns, or if messages differ with the batch.
-std::string growth_sentence(const std::vector<RunRow>& rows, std::size_t num_cores);
 
 }  // namespace lockstep::tools

@@ -53,7 +53,7 @@ TEST_F(Page, HoldsAllThatItDraws) {
   EXPECT_EQ(run["name"], "out");
   EXPECT_EQ(run["headline"], headline(runs_[0].file));
   EXPECT_EQ(run["command"], "lockstep compare --model mlp:64-16-10 --json out.json");
-  EXPECT_EQ(run["answers"].size(), 4u);
+  EXPECT_EQ(run["answers"].size(), 2u);
   EXPECT_EQ(run["judged"], 2);
   EXPECT_EQ(run["log"]["mean"], (std::vector<double>{2.3, 1}));
   EXPECT_EQ(run["timeline"]["ranks"][1]["name"], "rank 1 on cpu:1");
