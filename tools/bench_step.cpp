@@ -56,8 +56,8 @@ constexpr std::size_t kStepsAtATime = 10;
 double floating_point_operations(std::span<const FileLayer> layers, std::size_t batch) {
   double total = 0;
   for (const FileLayer& layer : layers) {
-    if (!layer.sizes->product) continue;
-    const predict::LayerShape& product = *layer.sizes->product;
+    if (!layer.product) continue;
+    const predict::LayerShape& product = *layer.product;
     total += (total == 0 ? 4.0 : 6.0) * static_cast<double>(batch) * product.rows * product.inputs *
              product.outputs;
   }

@@ -202,7 +202,7 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
     }
     // --steps cuts the predicted epoch as short as the measured one.
     prediction.run.rows_per_epoch =
-        std::min(*workload.rows_per_epoch, planned.task.num_steps * planned.task.batch);
+        std::min(workload.rows_per_epoch, planned.task.num_steps * planned.task.batch);
     WhatIf same_batch;
     same_batch.batch = planned.task.batch;
     require_possible(prediction, {same_batch});

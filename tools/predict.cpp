@@ -259,15 +259,11 @@ void print_sentences(const PredictionTask& task, const std::vector<PredictedRow>
 }
 
 std::string notes(const PredictionTask& task) {
-  const std::string epoch =
-      task.run.epoch == RunWorkload::Epoch::data_set
-          ? "the data set's"
-          : "as the run had (its file does not say how many the data set has)";
   return fmt::format(
       "baseline: single, 1 predicted device; {}; band: how much the step changes with better or "
       "worse links, latencies, launches and stragglers{} (docs/prediction.md)",
       task.net ? "per s: samples of all GPUs"
-               : fmt::format("epoch: {} rows, {}", task.run.rows_per_epoch, epoch),
+               : fmt::format("epoch: {} rows, the data set's", task.run.rows_per_epoch),
       task.net && !task.net->step_seconds ? ", and half or twice the guessed step" : "");
 }
 

@@ -150,9 +150,8 @@ Json validation_json(const RunFile& file, const FileRow& row) {
   for (std::size_t i = 0; i < num_epochs; ++i) {
     std::size_t step = row.num_steps;
     if (i + 1 < num_epochs) {
-      const bool is_known = file.workload && file.workload->rows_per_epoch;
-      step = is_known ? (i + 1) * ((*file.workload->rows_per_epoch + row.batch - 1) / row.batch)
-                      : (i + 1) * row.num_steps / num_epochs;
+      step = file.workload ? (i + 1) * ((file.workload->rows_per_epoch + row.batch - 1) / row.batch)
+                           : (i + 1) * row.num_steps / num_epochs;
     }
     points.push_back({{"step", step}, {"loss", row.epoch_validation_loss[i]}});
   }

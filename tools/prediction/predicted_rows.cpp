@@ -49,8 +49,6 @@ constexpr std::size_t kNameWidth = 14;  // of mode and devices together
 // The cut that the engine makes (tools/training/pipeline.h).
 std::vector<std::size_t> parts_of(const PredictionTask& task, std::size_t num_parts) {
   const PipelineLayers layers = pipeline_layers(task.run.step.layers);
-  const bool is_known = std::ranges::any_of(layers.costs, [](double cost) { return cost > 0; });
-  if (!is_known) return {};  // of an old file
   std::vector<std::size_t> parts;
   for (const std::size_t i : plan::balanced_parts(layers.costs, num_parts)) {
     parts.push_back(layers.first[i]);

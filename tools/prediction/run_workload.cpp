@@ -12,51 +12,9 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr double kMostRows = 1e15;
-
-// From the first row: its steps, epochs and batch.
-std::size_t trained_rows_per_epoch(const FileRow& row, std::size_t batch) {
-  if (row.num_steps == 0 || row.epoch_seconds.empty()) return batch;
-  const double rows = static_cast<double>(row.num_steps) * static_cast<double>(batch) /
-                      static_cast<double>(row.epoch_seconds.size());
-  return std::max(batch, static_cast<std::size_t>(std::min(rows, kMostRows)));
-}
-
 std::string value_or(const RunFile& file, std::string_view flag, const char* missing) {
   const std::string value = file.config_value(flag);
   return value.empty() ? missing : shown(value);
-}
-
-// These nets use each parameter for many pixels, so parameters alone do not tell their work.
-bool is_convolutional(std::string_view model) {
-  return model.starts_with("lenet") || model.starts_with("resnet18") || model.starts_with("cnn:");
-}
-
-// A dense layer behind `inputs` units if it can have so many parameters; its outputs are then the
-// next layer's inputs. Else a layer of one output with as many parameters.
-predict::LayerShape shape_of(std::size_t parameter_bytes, std::size_t& inputs) {
-  const std::size_t parameters = parameter_bytes / sizeof(float);
-  const std::size_t outputs = parameters / (inputs + 1);
-  const bool is_dense = outputs * (inputs + 1) == parameters;
-  predict::LayerShape shape;
-  shape.inputs = static_cast<double>(is_dense ? inputs : parameters - 1);
-  shape.outputs = is_dense ? static_cast<double>(outputs) : 1;
-  shape.rows = 1;
-  if (is_dense) inputs = outputs;
-  return shape;
-}
-
-// The layers with their sizes; in an old file, which has none, they are all taken as dense.
-std::vector<FileLayer> sized_layers(const RunWorkload& run) {
-  std::vector<FileLayer> layers = run.step.layers;
-  auto inputs = static_cast<std::size_t>(run.step.input_bytes_per_row) / sizeof(float);
-  for (FileLayer& layer : layers) {
-    if (layer.sizes) continue;
-    const predict::LayerShape shape = shape_of(layer.parameter_bytes, inputs);
-    layer.sizes.emplace().product = shape;
-    layer.sizes->output_bytes = shape.outputs * sizeof(float);
-  }
-  return layers;
 }
 
 double total_seconds(const predict::DeviceProfile& device, const std::vector<double>& kernels,
@@ -69,41 +27,40 @@ double total_seconds(const predict::DeviceProfile& device, const std::vector<dou
 // Two float64 numbers per feature, and the number of rows. They are made from x, or from x and a
 // gradient: a half, or two thirds, of the bytes that the pass itself reads and writes.
 predict::LayerWork::SharedStatistics statistics_of(const predict::DeviceProfile& device,
-                                                   const FileLayer::Sizes& sizes, double rows) {
-  if (sizes.buffer_bytes.empty() || sizes.forward_bytes.empty() || sizes.backward_bytes.empty()) {
+                                                   const FileLayer& layer, double rows) {
+  if (layer.buffer_bytes.empty() || layer.forward_bytes.empty() || layer.backward_bytes.empty()) {
     return {};
   }
-  const std::size_t features = sizes.buffer_bytes[0] / sizeof(float);
+  const std::size_t features = layer.buffer_bytes[0] / sizeof(float);
   return {(2 * features + 1) * sizeof(double),
-          predict::traffic_seconds(device, sizes.forward_bytes[0] * rows / 2),
-          predict::traffic_seconds(device, sizes.backward_bytes[0] * rows * 2 / 3)};
+          predict::traffic_seconds(device, layer.forward_bytes[0] * rows / 2),
+          predict::traffic_seconds(device, layer.backward_bytes[0] * rows * 2 / 3)};
 }
 
 predict::LayerWork work_of(const predict::DeviceProfile& device, const FileLayer& layer,
                            double rows, predict::InputGradient input) {
-  const FileLayer::Sizes& sizes = *layer.sizes;
   predict::LayerWork work{layer.name};
   const auto of_rows = [&](predict::LayerShape shape) {
     shape.rows *= rows;
     shape.image_bytes *= rows;
     return shape;
   };
-  if (sizes.product)
-    work = predict::dense_layer(device, layer.name, of_rows(*sizes.product), input);
-  if (sizes.attention) {
-    const double seconds = predict::forward_seconds(device, of_rows(*sizes.attention));
+  if (layer.product)
+    work = predict::dense_layer(device, layer.name, of_rows(*layer.product), input);
+  if (layer.attention) {
+    const double seconds = predict::forward_seconds(device, of_rows(*layer.attention));
     work.forward_seconds += seconds;
     work.backward_seconds += predict::kAttentionBackward * seconds;
   }
   // A weight and a bias. Or two alike, as in a norm; then the product uses another layer's weight.
-  const bool has_weight = sizes.product && work.tensor_bytes[0] <= layer.parameter_bytes;
+  const bool has_weight = layer.product && work.tensor_bytes[0] <= layer.parameter_bytes;
   const std::size_t first = has_weight ? work.tensor_bytes[0] : layer.parameter_bytes / 2;
   work.tensor_bytes = {first};
   if (layer.parameter_bytes > first) work.tensor_bytes.push_back(layer.parameter_bytes - first);
-  work.forward_seconds += total_seconds(device, sizes.forward_bytes, rows);
-  work.backward_seconds += total_seconds(device, sizes.backward_bytes, rows);
-  work.buffer_bytes = sizes.buffer_bytes;
-  work.output_bytes = sizes.output_bytes * rows;
+  work.forward_seconds += total_seconds(device, layer.forward_bytes, rows);
+  work.backward_seconds += total_seconds(device, layer.backward_bytes, rows);
+  work.buffer_bytes = layer.buffer_bytes;
+  work.output_bytes = layer.output_bytes * rows;
   return work;
 }
 
@@ -170,12 +127,7 @@ RunWorkload read_run_workload(const std::string& path) {
             "'{}': its layers take 0 s {}; write it again with lockstep train or compare",
             shown(path), seconds == &FileLayer::forward_seconds ? "forward" : "backward");
   }
-  if (run.step.rows_per_epoch) {
-    run.rows_per_epoch = *run.step.rows_per_epoch;
-  } else {
-    run.epoch = RunWorkload::Epoch::run;
-    run.rows_per_epoch = trained_rows_per_epoch(file.rows[0], run.step.batch);
-  }
+  run.rows_per_epoch = run.step.rows_per_epoch;
   return run;
 }
 
@@ -190,33 +142,24 @@ bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device
 
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch) {
-  const bool has_sizes = std::ranges::all_of(
-      run.step.layers, [](const FileLayer& layer) { return layer.sizes.has_value(); });
-  require(
-      has_sizes || !is_convolutional(run.model) || is_measured_on(run, device), ErrorCode::Usage,
-      "predict",
-      "'{}' is convolutional, and its run file, an old one, has times of {} alone: no sizes from "
-      "which those on {} would follow; write it again with lockstep train or compare",
-      run.model, run.measured_on, device.name);
-  const std::vector<FileLayer> layers = sized_layers(run);
   const auto of_rows = [&](double rows) {
     predict::Workload workload;
     workload.input_bytes = run.step.input_bytes_per_row * rows;
     double bytes = 0;
     double results = 1;
     double classes = 1;
-    for (const FileLayer& layer : layers) {
+    for (const FileLayer& layer : run.step.layers) {
       const bool is_first = workload.layers.empty();
       workload.layers.push_back(
           work_of(device, layer, rows,
                   is_first ? predict::InputGradient::not_needed : predict::InputGradient::needed));
       if (run.shares_statistics) {
-        workload.layers.back().statistics = statistics_of(device, *layer.sizes, rows);
+        workload.layers.back().statistics = statistics_of(device, layer, rows);
       }
       bytes += static_cast<double>(layer.parameter_bytes);
-      if (!layer.sizes->product) continue;
-      results = layer.sizes->product->rows;
-      classes = layer.sizes->product->outputs;
+      if (!layer.product) continue;
+      results = layer.product->rows;
+      classes = layer.product->outputs;
     }
     workload.optimizer_seconds = predict::update_seconds(device, bytes);
     const predict::LossSeconds loss = predict::loss_seconds(device, rows * results, classes);

@@ -18,9 +18,6 @@ struct RunWorkload {
   std::string dataset;
   std::string measured_on;  // the GPU's name, or device_name() of the CPU
   std::size_t rows_per_epoch = 1;
-  // From the data set's rows; or, if the file lacks those, from the rows that the run trained on in
-  // an epoch: fewer after --steps, and whole batches only.
-  enum class Epoch { data_set, run } epoch = Epoch::data_set;
   FileWorkload step;               // as measured
   bool shares_statistics = false;  // --sync-batch-norm
   // The breakdown of the run's step on one device of the same kind, if it had one; it gives the
@@ -38,8 +35,6 @@ RunWorkload read_run_workload(const std::string& path);
 // that name, the measured times are scaled: with the rows, or, if lockstep calibrate measured
 // layers there, as those layers scale; then the step is as long as the run's own on one device.
 // Else the times come from predict/kernel_cost.h and no measured time enters.
-// Throws Error{Usage} for a convolutional net without sizes in its file, on a device where it was
-// not measured.
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch);
 bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device);

@@ -35,7 +35,7 @@ LayerRecorder::LayerRecorder(const nn::Module& model) {
   for (const auto& [name, parameter] : model.named_parameters()) {
     const std::string layer = name.substr(0, name.rfind('.'));
     if (layers_.empty() || layers_.back().name != layer) {
-      layers_.push_back({layer, 0, 0, 0, FileLayer::Sizes{}});
+      layers_.push_back({layer, 0, 0, 0});
     }
     layers_.back().parameter_bytes += parameter.value().num_bytes();
     layer_of_[parameter.value().raw()] = layers_.size() - 1;
@@ -45,7 +45,7 @@ LayerRecorder::LayerRecorder(const nn::Module& model) {
     const std::string layer = name.substr(0, name.rfind('.'));
     const auto found = std::ranges::find(layers_, layer, &FileLayer::name);
     if (found == layers_.end()) continue;  // a module without parameters
-    found->sizes->buffer_bytes.push_back(buffer.num_bytes());
+    found->buffer_bytes.push_back(buffer.num_bytes());
     layer_of_[buffer.raw()] = static_cast<std::size_t>(found - layers_.begin());
   }
   times_.resize(layers_.size());
@@ -62,8 +62,8 @@ void LayerRecorder::begin(Pass pass) {
   current_ = 0;
   pending_.clear();
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    FileLayer::Sizes& sizes = *layers_[i].sizes;
-    (pass == Pass::forward ? sizes.forward_bytes : sizes.backward_bytes).clear();
+    FileLayer& layer = layers_[i];
+    (pass == Pass::forward ? layer.forward_bytes : layer.backward_bytes).clear();
     (pass == Pass::forward ? times_[i].forward : times_[i].backward).push_back(0);
   }
   mark_ = runtime::now();
@@ -71,18 +71,18 @@ void LayerRecorder::begin(Pass pass) {
 
 // Until the next layer begins, every kernel belongs to the current one.
 void LayerRecorder::note_forward(const slow_motion::KernelSizes& kernel, bool has_parameters) {
-  FileLayer::Sizes& sizes = *layers_[current_].sizes;
+  FileLayer& layer = layers_[current_];
   const auto rows = static_cast<double>(num_rows_);
   times_[current_].forward.back() += seconds_since_mark();
   if (kernel.product) {
     predict::LayerShape& product =
-        (has_parameters ? sizes.product : sizes.attention).emplace(*kernel.product);
+        (has_parameters ? layer.product : layer.attention).emplace(*kernel.product);
     product.rows /= rows;
     product.image_bytes /= rows;
   }
-  if (kernel.traffic_bytes > 0) sizes.forward_bytes.push_back(kernel.traffic_bytes / rows);
+  if (kernel.traffic_bytes > 0) layer.forward_bytes.push_back(kernel.traffic_bytes / rows);
   const std::size_t out = kernel.writes.empty() ? 0 : kernel.writes[0].num_bytes;
-  if (out >= num_rows_ * sizeof(float)) sizes.output_bytes = static_cast<double>(out) / rows;
+  if (out >= num_rows_ * sizeof(float)) layer.output_bytes = static_cast<double>(out) / rows;
   for (const slow_motion::Memory& memory : kernel.writes) {
     if (memory.num_bytes == 0 || layer_of_.contains(memory.data)) continue;
     written_[memory.data] = {current_, memory.num_bytes};
@@ -92,7 +92,7 @@ void LayerRecorder::note_forward(const slow_motion::KernelSizes& kernel, bool ha
 // Every kernel since the previous layer belongs to this one.
 void LayerRecorder::end_backward(std::size_t layer) {
   times_[layer].backward.back() += seconds_since_mark();
-  std::vector<double>& bytes = layers_[layer].sizes->backward_bytes;
+  std::vector<double>& bytes = layers_[layer].backward_bytes;
   for (const double kernel : pending_) bytes.push_back(kernel / static_cast<double>(num_rows_));
   pending_.clear();
 }

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <system_error>
 
 #include "engine/core/error.h"
@@ -180,47 +178,20 @@ std::optional<predict::LayerShape> read_product(const JsonFields& fields, const 
                              product.number("image_bytes")};
 }
 
-FileLayer::Sizes read_sizes(const JsonFields& fields) {
-  FileLayer::Sizes sizes;
-  sizes.product = read_product(fields, "product");
-  sizes.attention = read_product(fields, "attention");
-  sizes.forward_bytes = fields.numbers("forward_bytes");
-  sizes.backward_bytes = fields.numbers("backward_bytes");
-  for (const double bytes : fields.numbers("buffer_bytes")) {
-    if (bytes > kMostBytes) fields.refuse("buffer_bytes", "at most 1 GB each");
-    sizes.buffer_bytes.push_back(static_cast<std::size_t>(bytes));
-  }
-  sizes.output_bytes = fields.number("output_bytes");
-  return sizes;
-}
-
 FileLayer read_layer(const JsonFields& fields) {
   FileLayer layer{fields.text("name"), fields.number("forward_seconds"),
                   fields.number("backward_seconds"), fields.count("parameter_bytes")};
   if (layer.parameter_bytes < sizeof(float)) fields.refuse("parameter_bytes", "4 bytes or more");
-  if (fields.has("output_bytes")) layer.sizes = read_sizes(fields);
+  layer.product = read_product(fields, "product");
+  layer.attention = read_product(fields, "attention");
+  layer.forward_bytes = fields.numbers("forward_bytes");
+  layer.backward_bytes = fields.numbers("backward_bytes");
+  for (const double bytes : fields.numbers("buffer_bytes")) {
+    if (bytes > kMostBytes) fields.refuse("buffer_bytes", "at most 1 GB each");
+    layer.buffer_bytes.push_back(static_cast<std::size_t>(bytes));
+  }
+  layer.output_bytes = fields.number("output_bytes");
   return layer;
-}
-
-// "4.weight" belongs to layer "4", "layer1.0.conv1.weight" to "layer1".
-bool has_layer(const std::set<std::string, std::less<>>& layers, std::string_view parameter) {
-  for (std::size_t dot = parameter.rfind('.'); dot != std::string_view::npos && dot > 0;
-       dot = parameter.rfind('.', dot - 1)) {
-    if (layers.contains(parameter.substr(0, dot))) return true;
-  }
-  return false;
-}
-
-std::vector<std::string> read_ready_order(const JsonFields& fields, const FileWorkload& workload) {
-  std::set<std::string, std::less<>> layers;
-  for (const FileLayer& layer : workload.layers) layers.insert(layer.name);
-  std::vector<std::string> order = fields.texts("ready_order");
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (has_layer(layers, order[i])) continue;
-    fields.fail_at(fmt::format("ready_order[{}]", i),
-                   fmt::format("no layer above has a parameter '{}'", shown(order[i])));
-  }
-  return order;
 }
 
 FileWorkload read_workload(const JsonFields& fields) {
@@ -233,8 +204,8 @@ FileWorkload read_workload(const JsonFields& fields) {
     workload.layers.push_back(read_layer(layer));
   }
   if (workload.layers.empty()) fields.refuse("layers", "a list with at least one layer");
-  workload.ready_order = read_ready_order(fields, workload);
-  if (fields.has("rows_per_epoch")) workload.rows_per_epoch = fields.count("rows_per_epoch");
+  workload.ready_order = fields.texts("ready_order");
+  workload.rows_per_epoch = fields.count("rows_per_epoch");
   return workload;
 }
 

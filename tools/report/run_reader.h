@@ -1,6 +1,6 @@
 // The run file as its readers see it: `explain`, `report` and `predict` take their figures from
 // here. docs/formats.md has every field. Fields that a reader can do without may be missing,
-// because a predicted row has no loss and a file may come from another version.
+// because a predicted row has no loss.
 #pragma once
 
 #include <filesystem>
@@ -64,16 +64,13 @@ struct FileLayer {
   double forward_seconds = 0;
   double backward_seconds = 0;
   std::size_t parameter_bytes = sizeof(float);
-  // The layer's work for one row of the batch; absent in old files, whose layers are all dense.
-  struct Sizes {
-    std::optional<predict::LayerShape> product = {};
-    std::optional<predict::LayerShape> attention = {};  // its two products, as one
-    std::vector<double> forward_bytes = {};  // bytes that each other kernel reads and writes
-    std::vector<double> backward_bytes = {};
-    std::vector<std::size_t> buffer_bytes = {};  // of each buffer, for any number of rows
-    double output_bytes = 0;
-  };
-  std::optional<Sizes> sizes = {};
+  // The layer's work for one row of the batch.
+  std::optional<predict::LayerShape> product = {};
+  std::optional<predict::LayerShape> attention = {};  // its two products, as one
+  std::vector<double> forward_bytes = {};  // bytes that each other kernel reads and writes
+  std::vector<double> backward_bytes = {};
+  std::vector<std::size_t> buffer_bytes = {};  // of each buffer, for any number of rows
+  double output_bytes = 0;
 };
 
 // One step on one device, layer by layer.
@@ -82,9 +79,9 @@ struct FileWorkload {
   double input_bytes_per_row = 0;
   double host_seconds_per_op = 0;
   double optimizer_seconds = 0;
-  std::vector<FileLayer> layers;                   // in the model's order, at least one
-  std::vector<std::string> ready_order = {};       // parameters, as their gradients become ready
-  std::optional<std::size_t> rows_per_epoch = {};  // of the data set
+  std::vector<FileLayer> layers;              // in the model's order, at least one
+  std::vector<std::string> ready_order = {};  // parameters, as their gradients become ready
+  std::size_t rows_per_epoch = 1;             // of the data set
 };
 
 struct RunFile {
@@ -104,8 +101,7 @@ struct RunFile {
 
 // operation: the tag of the errors, such as "explain"; it must outlive the call.
 // Throws Error{Io} that names the file and the field: no such file, truncated, not JSON, another
-// schema, another program's file, a field that is missing or cannot be true, a ready order that
-// names parameters of no layer.
+// schema, another program's file, a field that is missing or cannot be true.
 RunFile read_run_file(const std::filesystem::path& path, std::string_view operation);
 
 // "dp x4": a row's mode and devices; after a --what-if "dp x4 (bandwidth=2x)".

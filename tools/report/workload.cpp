@@ -121,19 +121,18 @@ nlohmann::ordered_json layer_json(const FileLayer& layer) {
                               {"forward_seconds", layer.forward_seconds},
                               {"backward_seconds", layer.backward_seconds},
                               {"parameter_bytes", layer.parameter_bytes}};
-  if (!layer.sizes) return json;
-  for (const auto& [name, product] : {std::pair("product", &layer.sizes->product),
-                                      std::pair("attention", &layer.sizes->attention)}) {
+  for (const auto& [name, product] :
+       {std::pair("product", &layer.product), std::pair("attention", &layer.attention)}) {
     if (!*product) continue;
     json[name] = {{"rows", (*product)->rows},
                   {"inputs", (*product)->inputs},
                   {"outputs", (*product)->outputs},
                   {"image_bytes", (*product)->image_bytes}};
   }
-  json["forward_bytes"] = layer.sizes->forward_bytes;
-  json["backward_bytes"] = layer.sizes->backward_bytes;
-  json["buffer_bytes"] = layer.sizes->buffer_bytes;
-  json["output_bytes"] = layer.sizes->output_bytes;
+  json["forward_bytes"] = layer.forward_bytes;
+  json["backward_bytes"] = layer.backward_bytes;
+  json["buffer_bytes"] = layer.buffer_bytes;
+  json["output_bytes"] = layer.output_bytes;
   return json;
 }
 
@@ -142,14 +141,13 @@ nlohmann::ordered_json layer_json(const FileLayer& layer) {
 nlohmann::ordered_json workload_json(const FileWorkload& step) {
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const FileLayer& layer : step.layers) layers.push_back(layer_json(layer));
-  nlohmann::ordered_json json{{"batch", step.batch},
-                              {"input_bytes_per_row", step.input_bytes_per_row},
-                              {"host_seconds_per_op", step.host_seconds_per_op},
-                              {"optimizer_seconds", step.optimizer_seconds},
-                              {"layers", layers},
-                              {"ready_order", step.ready_order}};
-  if (step.rows_per_epoch) json["rows_per_epoch"] = *step.rows_per_epoch;
-  return json;
+  return {{"batch", step.batch},
+          {"input_bytes_per_row", step.input_bytes_per_row},
+          {"host_seconds_per_op", step.host_seconds_per_op},
+          {"optimizer_seconds", step.optimizer_seconds},
+          {"layers", layers},
+          {"ready_order", step.ready_order},
+          {"rows_per_epoch", step.rows_per_epoch}};
 }
 
 }  // namespace lockstep::tools

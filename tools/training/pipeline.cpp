@@ -30,8 +30,7 @@ std::string outer_layer(const std::string& name) {
 // For the forward pass of one row.
 double multiplications(const FileLayer& layer) {
   double sum = 0;
-  if (!layer.sizes) return sum;
-  for (const auto& product : {layer.sizes->product, layer.sizes->attention}) {
+  for (const auto& product : {layer.product, layer.attention}) {
     if (product) sum += product->rows * product->inputs * product->outputs;
   }
   return sum;

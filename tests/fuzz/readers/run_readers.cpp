@@ -26,8 +26,7 @@ void expect_drawable(const std::vector<tools::page::PageRun>& runs) {
 
 void read_workload_file(const std::filesystem::path& path) {
   const tools::RunWorkload run = tools::read_run_workload(path.string());
-  expect(!run.step.layers.empty() && run.rows_per_epoch >= run.step.batch,
-         "a workload without work");
+  expect(!run.step.layers.empty() && run.rows_per_epoch > 0, "a workload without work");
 }
 
 void read_run(const std::filesystem::path& path) {

@@ -85,8 +85,8 @@ TEST_F(PageCommand, FieldsThatCannotBeTrueAreNamed) {
   run_file["config"]["model"] = {{"deep", {1}}};
   expect_refused(run_file.dump(), {"'model'", "one value"});
   run_file = sample_run();
-  run_file["workload"]["ready_order"] = {"7.weight"};
-  expect_refused(run_file.dump(), {"no layer above has a parameter '7.weight'"});
+  run_file["workload"]["layers"][0].erase("output_bytes");
+  expect_refused(run_file.dump(), {"workload.layers[0].output_bytes"});
 }
 
 TEST_F(PageCommand, FilesThatAreNotThereAreNamed) {

@@ -91,7 +91,9 @@ Json sample_run() {
              {{{"name", "0"},
                {"forward_seconds", 0.003},
                {"backward_seconds", 0.006},
-               {"parameter_bytes", 1048576}}}}}}};
+               {"parameter_bytes", 1048576},
+               {"output_bytes", 4096}}}},
+            {"rows_per_epoch", 640}}}};
 }
 
 std::string sample_trace() {
