@@ -5,11 +5,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "engine/core/json_file.h"
 #include "engine/trace/breakdown.h"
-#include "tools/report/json_integer.h"
 #include "tools/report/trace_file.h"
 
 namespace lockstep::tools::page {
@@ -32,18 +32,27 @@ struct Events {
   std::map<long long, std::string> row_names;  // rows are numbered over all processes
 };
 
+// json.get() would also convert other numbers, and one that does not fit is undefined behaviour.
+long long integer(const nlohmann::json& json) {
+  if (!json.is_number_integer()) throw std::range_error("expected an integer");
+  if (json.is_number_unsigned() && !std::in_range<long long>(json.get<std::uint64_t>())) {
+    throw std::range_error("expected an integer of 64 bits");
+  }
+  return json.get<long long>();
+}
+
 Event read_span(const nlohmann::json& json) {
   Event event;
-  read_integer(json, "pid", event.process);
-  read_integer(json, "tid", event.row);
+  event.process = integer(json.at("pid"));
+  event.row = integer(json.at("tid"));
   event.begin = json.at("ts").get<double>() * 1e-6;
   event.end = event.begin + json.at("dur").get<double>() * 1e-6;
   event.category = json.at("cat");
   event.name = json.at("name");
   const auto args = json.find("args");
   if (args == json.end()) return event;
-  if (args->contains("sequence")) event.sequence = integer<long long>(args->at("sequence"));
-  if (args->contains("thread")) event.thread = integer<long long>(args->at("thread"));
+  if (args->contains("sequence")) event.sequence = integer(args->at("sequence"));
+  if (args->contains("thread")) event.thread = integer(args->at("thread"));
   return event;
 }
 
@@ -53,11 +62,9 @@ void add_event(const nlohmann::json& event, Events& events) {
   if (phase != "M") return;
   const std::string what = event.at("name");
   if (what == "process_name") {
-    events.process_names[integer<long long>(event.at("pid"))] =
-        event.at("args").at("name").get<std::string>();
+    events.process_names[integer(event.at("pid"))] = event.at("args").at("name").get<std::string>();
   } else if (what == "thread_name") {
-    events.row_names[integer<long long>(event.at("tid"))] =
-        event.at("args").at("name").get<std::string>();
+    events.row_names[integer(event.at("tid"))] = event.at("args").at("name").get<std::string>();
   }
 }
 

@@ -67,13 +67,16 @@ constexpr std::string_view kFirstWeights = ".first_weights.safetensors";
 
 }  // namespace
 
-// A row of processes is never acted out, so that member is left out, as are the weights.
+// A row of processes is never acted out, so that member is left out; weights have files of their
+// own.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunFindings, num_first_steps, first_movement, movement,
+                                   gradient_checks, gradient_limit, failure, exploded)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepStatistics, num_steps, median, p90)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThinnedLosses, steps_per_point, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainingResult, num_steps, epoch_seconds, final_loss, losses,
                                    epoch_accuracy, epoch_validation_loss, breakdown,
                                    step_statistics, comm_overlap, bubble, busy_fraction, peak_bytes,
-                                   comm_bytes_per_step)
+                                   comm_bytes_per_step, findings)
 
 nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask& task) {
   nlohmann::ordered_json all;
@@ -130,19 +133,19 @@ void write_row(const std::string& path, const RunRow& row) {
                       {"physical_devices", num_physical_devices(row.placement)},
                       {"threads", row.threads_per_device},
                       {"contended", row.contended},
-                      {"result", row.result},
-                      {"findings", nullptr}};
+                      {"result", row.result}};
   for (const Device device : row.placement.devices) json["devices"].push_back(device.index);
   if (row.result.findings) {
-    json["findings"] = findings_json(*row.result.findings);
     nn::save_weights(path + std::string(kFirstWeights),
                      to_state_dict(row.result.findings->first_weights));
   }
-  write_file_atomically(path, json.dump());
+  std::string bytes;
+  nlohmann::json::to_cbor(json, bytes);  // which has NaN, unlike JSON
+  write_file_atomically(path, bytes);
 }
 
 RunRow read_row(const std::string& path) {
-  const nlohmann::json json = nlohmann::json::parse(read_text_file(path, "compare"));
+  const nlohmann::json json = nlohmann::json::from_cbor(read_text_file(path, "compare"));
   RunRow row;
   row.placement = {parse_mode(json.at("mode").get<std::string>()),
                    devices_of(json.at("is_cuda") ? DeviceType::cuda : DeviceType::cpu,
@@ -151,8 +154,7 @@ RunRow read_row(const std::string& path) {
   row.threads_per_device = json.at("threads");
   row.contended = json.at("contended").get<std::optional<bool>>();
   row.result = json.at("result").get<TrainingResult>();
-  if (!json.at("findings").is_null()) {
-    row.result.findings = read_findings(json.at("findings"));
+  if (row.result.findings) {
     row.result.findings->first_weights = keep(nn::load_weights(path + std::string(kFirstWeights)));
   }
   return row;

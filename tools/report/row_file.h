@@ -30,7 +30,7 @@ TrainingFlags read_flags(const std::string& path);
 struct RowFolder {
   std::string path;
   std::string flags() const { return path + "/flags.json"; }  // of its training
-  std::string row() const { return path + "/row.json"; }
+  std::string row() const { return path + "/row.cbor"; }
   std::string weights() const { return path + "/weights.safetensors"; }
 };
 

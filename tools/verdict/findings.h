@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +21,7 @@ struct GradientCheck {
   std::size_t step = 0;
   double max_relative_error = 0;  // over parameters
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GradientCheck, step, max_relative_error)
 
 // A check that failed.
 struct Finding {
@@ -33,6 +34,7 @@ struct Finding {
   // "gradients: step 0, rank 2, parameter 0.weight: relative error 0.31, limit 1e-05, ..."
   std::string text() const;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, check, step, rank, parameter, what)
 
 // The findings of one run, on rank 0.
 struct RunFindings {
@@ -49,13 +51,5 @@ struct RunFindings {
 
 // Throws Error{Numeric} if a loss is not finite, with the failed check that led to it, if any.
 void throw_failure(const RunFindings& findings, double loss);
-
-nlohmann::json to_json(const Finding& finding);
-Finding read_finding(const nlohmann::json& json);
-
-// Everything but the weights of the first steps, which need a file of their own; ranks that are
-// processes send it to `compare`. read_findings() throws nlohmann's error for any other JSON.
-nlohmann::json findings_json(const RunFindings& findings);
-RunFindings read_findings(const nlohmann::json& json);
 
 }  // namespace lockstep::tools

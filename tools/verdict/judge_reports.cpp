@@ -7,9 +7,21 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/error.h"
 #include "tools/verdict/rank_checks.h"
 
 namespace lockstep::tools {
+
+std::string Finding::text() const {
+  return fmt::format("{}: step {}, rank {}, parameter {}: {}", check, step, rank, parameter, what);
+}
+
+void throw_failure(const RunFindings& findings, double loss) {
+  if (std::isfinite(loss) || !findings.failure) return;
+  fail(ErrorCode::Numeric, "compare", "{}; then the loss was no longer finite",
+       findings.failure->text());
+}
+
 namespace {
 
 // For each rank, the largest difference between its tensor and rank 0's; mine: by local rank.
@@ -58,7 +70,7 @@ void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
   std::vector<Finding> found;
   for (const Report& report : reports) {
     if (report.finding[0] == 0) continue;
-    found.push_back(read_finding(nlohmann::json::parse(report.finding.data())));
+    found.push_back(nlohmann::json::parse(report.finding.data()).get<Finding>());
   }
   if (is_exact_) judge_parts(reports, found);
   judge_replicas(step, reports, &Report::before, &Local::before, "before the step it", found);

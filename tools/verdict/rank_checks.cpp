@@ -405,7 +405,7 @@ RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
     Finding finding = *mine.finding;
     finding.what.resize(std::min<std::size_t>(finding.what.size(), 200));
     finding.parameter.resize(std::min<std::size_t>(finding.parameter.size(), 100));
-    std::ranges::copy(to_json(finding).dump(), report.finding.begin());
+    std::ranges::copy(nlohmann::json(finding).dump(), report.finding.begin());
   }
   if (models_.ranks[local].rank != 0 || !is_exact_) return report;
   const std::vector<std::size_t> rows = global_rows(step);
