@@ -10,8 +10,6 @@
 #include <set>
 #include <sstream>
 
-#include "tools/page/html_text.h"
-
 namespace lockstep::tools::grading {
 namespace {
 
@@ -172,7 +170,6 @@ std::string to_table(const GradeReport& report) {
 namespace {
 
 using nlohmann::ordered_json;
-using page::escape;
 
 ordered_json or_null(const std::string& text) {
   return text.empty() ? ordered_json() : ordered_json(text);
@@ -190,6 +187,18 @@ ordered_json check_json(const CheckResult& result) {
           {"possible_points", check.points},
           {"outcome", result.passed() ? "passed" : result.outcome},
           {"hint", result.passed() ? ordered_json() : ordered_json(check.hint)}};
+}
+
+// The text inside an element or a quoted attribute, so that no submission's text becomes markup.
+std::string escape(std::string_view text) {
+  static const std::map<char, std::string_view> kEscaped{
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+  std::string html;
+  for (const char c : text) {
+    const auto found = kEscaped.find(c);
+    html += found == kEscaped.end() ? std::string_view(&c, 1) : found->second;
+  }
+  return html;
 }
 
 std::string csv_cell(std::string text) {
@@ -217,6 +226,7 @@ table { border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #8884; vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 td.ok { color: #007a5a; } td.no { color: #c44e00; }
+td.no[title] { max-width: 20rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; }
 td.ok { color: #3fc79a; } td.no { color: #f0914d; } }
 )";
@@ -229,8 +239,7 @@ std::string check_cell(const Grade& grade, const CheckResult& result) {
   if (result.passed()) return "<td class=\"ok\">✓</td>";
   std::string why = result.is_to_do() ? "not done" : result.outcome;
   if (!grade.problem.empty()) why = note_of(grade, Notes::names);
-  return fmt::format("<td class=\"no\" title=\"{}\">✗ {}</td>", escape(why),
-                     escape(page::shortened(why, 60)));
+  return fmt::format("<td class=\"no\" title=\"{0}\">✗ {0}</td>", escape(why));
 }
 
 // One row per submission of the lab, one column per check.

@@ -8,7 +8,6 @@
 #include "tests/support/temp_folder.h"
 #include "tests/tools/page/sample_run.h"
 #include "tools/explain/explain.h"
-#include "tools/page/html_text.h"
 
 namespace lockstep::tools::page {
 namespace {
@@ -213,13 +212,6 @@ TEST_F(Page, RefusesATimelineOfNumbersThatAreNone) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("t.json'"), HasSubstr("traceEvents[0]")));
   }
-}
-
-TEST(HtmlText, EscapesMarkupAndKeepsTheEndOfLongNames) {
-  EXPECT_EQ(escape("<a href='\"'>&\x01"), "&lt;a href=&#39;&quot;&#39;&gt;&amp;\xEF\xBF\xBD");
-  EXPECT_EQ(shortened("short", 5), "short");
-  EXPECT_EQ(shortened("a long name", 5), "…name");
-  EXPECT_EQ(shortened("µµµµ", 3), "…µµ");
 }
 
 // One sentence says what the run shows.
