@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "engine/core/error.h"
 #include "engine/core/text.h"
+#include "engine/nn/mlp.h"
 
 namespace lockstep::tools {
 namespace {
@@ -130,26 +130,16 @@ constexpr TensorPeak kTensorPeaks[] = {{"A100", 19.5, 156, 312},
                                        {"RTX 4090", 82.6, 82.6, 165.2},
                                        {"RTX 5090", 104.8, 104.8, 209.5}};
 
-// Accepts "mlp:784-1024-10", with or without an activation at the end.
 Net mlp(const std::string& name) {
   Net net;
   net.name = name;
-  std::vector<double> sizes;
-  const char* at = name.data() + std::string_view("mlp:").size();
-  const char* const end = name.data() + std::min(name.find(':', 4), name.size());
-  while (at < end) {
-    std::uint32_t size = 0;
-    const auto [stop, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || size < 1 || (stop < end && *stop != '-')) break;
-    sizes.push_back(size);
-    at = stop + 1;
-  }
-  require(at == end + 1 && sizes.size() >= 2, ErrorCode::Usage, "--model",
-          "expected sizes such as mlp:784-1024-10, found '{}'", shown(name));
+  const std::vector<std::size_t> sizes = nn::parse_mlp(name).sizes;
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
-    net.shapes.push_back(dense(std::to_string(2 * i), sizes[i], sizes[i + 1]));
-    net.parameters += (sizes[i] + 1) * sizes[i + 1];
-    net.forward_flops += 2 * sizes[i] * sizes[i + 1];
+    const auto in = static_cast<double>(sizes[i]);
+    const auto out = static_cast<double>(sizes[i + 1]);
+    net.shapes.push_back(dense(std::to_string(2 * i), in, out));
+    net.parameters += (in + 1) * out;
+    net.forward_flops += 2 * in * out;
   }
   return net;
 }
