@@ -152,15 +152,6 @@ TEST(GpuTable, EightGpusFitIntoALine) {
   for (const std::string& line : lines_of(table)) EXPECT_LE(line.size(), 110u) << line;
 }
 
-TEST(GpuTable, AnOldLibraryLeavesDashes) {
-  const FakeMachine machine(2);
-  FakeMachine::use_library(FakeMachine::old_library());
-  const std::string table = gpu_table(list(cuda_of({0, 1})));
-  EXPECT_THAT(table, HasSubstr("GPU 0  X      - ?\n"));
-  EXPECT_THAT(table, HasSubstr("NVIDIA H200      0.0")) << "the capability that CUDA told";
-  EXPECT_THAT(table, HasSubstr("75 W"));
-}
-
 TEST(PickDevices, AreThoseWithTheMostFreeMemoryOrTheIdlest) {
   FakeMachine machine(4);
   machine.gpu(0)["memory"]["used"] = 9000000000;

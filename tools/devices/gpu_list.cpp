@@ -58,8 +58,6 @@ void add_cuda(const CudaView& cuda, GpuList& list) {
       list.rows.push_back(row_of(gpu, row));
     }
     list.rows[row].visibility = GpuRow::Visibility::visible;
-    auto& capability = list.rows[row].status.compute_capability;
-    if (!capability) capability = nvml::ComputeCapability{gpu.major, gpu.minor};  // an old NVML
     row_of_gpu.push_back(row);
   }
   for (std::size_t id = 0; id < cuda.logical_gpus.size(); ++id) {

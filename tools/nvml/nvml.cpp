@@ -117,16 +117,11 @@ DeviceHandle gpu_handle(const Library& library, std::size_t index) {
   return gpu;
 }
 
-// The second version tells the programs' memory from the driver's; older libraries add both.
 std::optional<GpuMemory> read_memory(const Library& library, DeviceHandle gpu) {
   MemoryV2 memory{};
   memory.version = kMemoryV2;
-  if (library.call("nvmlDeviceGetMemoryInfo_v2", gpu, &memory) == kSuccess) {
-    return GpuMemory{memory.total, memory.used, memory.free};
-  }
-  Memory together{};
-  if (library.call("nvmlDeviceGetMemoryInfo", gpu, &together) != kSuccess) return std::nullopt;
-  return GpuMemory{together.total, together.used, together.free};
+  if (library.call("nvmlDeviceGetMemoryInfo_v2", gpu, &memory) != kSuccess) return std::nullopt;
+  return GpuMemory{memory.total, memory.used, memory.free};
 }
 
 // Absent if NVML does not say.
@@ -137,12 +132,8 @@ std::optional<std::vector<GpuProcess>> read_processes(const Library& library, De
   // Processes may start between two calls, so the list gets more room until it fits.
   for (unsigned room = 32; result == kInsufficientSize && room <= 1u << 16; room *= 4) {
     infos.resize(room);
-    for (const char* name :
-         {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"}) {
-      count = room;
-      result = library.call(name, gpu, &count, infos.data());
-      if (result != kFunctionNotFound) break;
-    }
+    count = room;
+    result = library.call("nvmlDeviceGetComputeRunningProcesses_v3", gpu, &count, infos.data());
   }
   if (result != kSuccess) return std::nullopt;
   std::vector<GpuProcess> processes;

@@ -24,13 +24,7 @@ inline constexpr unsigned kTextBytes = 96;   // NVML_DEVICE_NAME_V2_BUFFER_SIZE,
 inline constexpr unsigned kMaxNvLinks = 36;  // NVML_NVLINK_MAX_LINKS
 inline constexpr unsigned long long kValueNotAvailable = ~0ull;  // NVML_VALUE_NOT_AVAILABLE
 
-struct Memory {  // nvmlMemory_t, in bytes
-  unsigned long long total;
-  unsigned long long free;
-  unsigned long long used;  // includes what the driver keeps for itself
-};
-
-struct MemoryV2 {  // nvmlMemory_v2_t
+struct MemoryV2 {  // nvmlMemory_v2_t, in bytes
   unsigned version;
   unsigned long long total;
   unsigned long long reserved;  // what the driver keeps for itself
@@ -54,15 +48,14 @@ struct PciInfo {  // nvmlPciInfo_t
   char bus_id[32];  // "00000000:3B:00.0"
 };
 
-struct ProcessInfo {  // nvmlProcessInfo_v2_t, which the functions _v2 and _v3 fill
+struct ProcessInfo {  // nvmlProcessInfo_v2_t, which the function _v3 fills
   unsigned pid;
   unsigned long long used_memory;  // bytes, or kValueNotAvailable
   unsigned gpu_instance_id;
   unsigned compute_instance_id;
 };
 
-static_assert(sizeof(Memory) == 24 && sizeof(MemoryV2) == 40 && sizeof(PciInfo) == 68 &&
-              sizeof(ProcessInfo) == 24);
+static_assert(sizeof(MemoryV2) == 40 && sizeof(PciInfo) == 68 && sizeof(ProcessInfo) == 24);
 
 // nvmlGpuTopologyLevel_t: the closest thing that the PCIe paths of two GPUs have in common.
 enum TopologyLevel : int {

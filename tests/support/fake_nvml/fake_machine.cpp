@@ -85,8 +85,4 @@ void FakeMachine::use_library(const std::string& path) {
   ::setenv("LOCKSTEP_NVML_LIBRARY", path.c_str(), 1);
 }
 
-std::string FakeMachine::old_library() {
-  return FAKE_OLD_NVML_LIBRARY;
-}
-
 }  // namespace lockstep::testing

@@ -32,9 +32,8 @@ class FakeMachine {
   // Processes on a GPU, each with 1 GiB; and those who look at it, at once.
   void set_processes(std::size_t index, const std::vector<int>& pids);
 
-  // Lets the programs load another library: fake_old_nvml, or one that is not there.
+  // Lets the programs load another library, such as one that is not there.
   static void use_library(const std::string& path);
-  static std::string old_library();
 
   std::filesystem::path lock_folder() const { return folder_ / "locks"; }
 

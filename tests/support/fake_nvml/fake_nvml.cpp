@@ -126,15 +126,6 @@ Result nvmlDeviceGetPciInfo_v3(DeviceHandle gpu, PciInfo* pci) {
   return copy_text(value(gpu, "pci"), pci->bus_id, sizeof(pci->bus_id));
 }
 
-Result nvmlDeviceGetMemoryInfo(DeviceHandle gpu, Memory* memory) {
-  const json sizes = value(gpu, "memory");
-  if (!sizes.is_object()) return kNotSupported;
-  memory->total = sizes["total"];
-  memory->used = sizes["used"].get<unsigned long long>() + sizes.value("reserved", 0ull);
-  memory->free = memory->total - memory->used;
-  return kSuccess;
-}
-
 Result nvmlDeviceGetUtilizationRates(DeviceHandle gpu, Utilization* utilization) {
   utilization->memory = 0;
   return copy_number(value(gpu, "utilization"), &utilization->gpu);
@@ -147,14 +138,6 @@ Result nvmlDeviceGetTemperature(DeviceHandle gpu, TemperatureSensor, unsigned* c
 Result nvmlDeviceGetPowerUsage(DeviceHandle gpu, unsigned* milliwatts) {
   return copy_number(value(gpu, "power_milliwatts"), milliwatts);
 }
-
-Result nvmlDeviceGetComputeRunningProcesses_v2(DeviceHandle gpu, unsigned* count,
-                                               ProcessInfo* infos) {
-  return copy_processes(gpu, count, infos);
-}
-
-// fake_old_nvml, a library of years ago, ends here.
-#ifndef FAKE_OLD_NVML
 
 }  // extern "C"
 
@@ -238,7 +221,5 @@ Result nvmlDeviceGetNvLinkRemotePciInfo_v2(DeviceHandle gpu, unsigned link, PciI
   *pci = {};
   return copy_text(nvlink(gpu, link), pci->bus_id, sizeof(pci->bus_id));
 }
-
-#endif
 
 }  // extern "C"

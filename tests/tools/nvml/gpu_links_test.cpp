@@ -61,13 +61,5 @@ TEST(ReadLinks, PeerAccessHasADirection) {
   EXPECT_EQ(links[1][0].peer_access, true);
 }
 
-TEST(ReadLinks, AnOldLibraryTellsNothingAboutThem) {
-  const FakeMachine machine(2);
-  FakeMachine::use_library(FakeMachine::old_library());
-  const GpuLink link = links_of_machine()[0][1];
-  EXPECT_EQ(link.path(), "-");
-  EXPECT_FALSE(link.peer_access.has_value());
-}
-
 }  // namespace
 }  // namespace lockstep::nvml

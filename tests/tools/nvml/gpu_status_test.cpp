@@ -58,20 +58,6 @@ TEST(ReadGpus, AValueThatIsNotSupportedIsAbsentAndTheOthersAreThere) {
   EXPECT_TRUE(gpu.power_limit_watts);
 }
 
-TEST(ReadGpus, AnOldLibraryLacksFunctionsAndTellsTheRest) {
-  FakeMachine machine(1);
-  machine.set_processes(0, {7});
-  FakeMachine::use_library(FakeMachine::old_library());
-  const Library library;
-  const GpuStatus gpu = read_gpus(library)[0];
-  EXPECT_FALSE(gpu.compute_capability || gpu.power_limit_watts);
-  EXPECT_EQ(gpu.memory->used_bytes, kGib / 2)
-      << "its first version counts what is reserved as used";
-  EXPECT_THAT(*gpu.processes, ElementsAre(GpuProcess{7, kGib})) << "its second version of the list";
-  EXPECT_EQ(read_versions(library).driver, "580.65.06");
-  EXPECT_EQ(read_versions(library).newest_cuda, "");
-}
-
 TEST(ReadGpus, ReadsListsLongerThanItsFirstRoom) {
   FakeMachine machine(1);
   std::vector<int> pids(1000);
