@@ -116,13 +116,20 @@ Cause shared_hardware(const RunRow& row, std::size_t num_cores) {
           ""};
 }
 
-// batch_helps: true if rows with a larger batch per device get better, or if there are none.
+// True if the file has these devices with other batches: it then shows what a larger one gains.
+bool has_sizes(const std::vector<RunRow>& rows, const RunRow& row) {
+  return std::ranges::any_of(rows, [&](const RunRow& other) {
+    return other.placement.mode == row.placement.mode &&
+           other.placement.devices.size() == row.placement.devices.size() &&
+           other.batch != row.batch;
+  });
+}
+
 Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& largest,
-               std::size_t num_cores, bool batch_helps) {
+               std::size_t num_cores) {
   const RunRow& row = rows[index];
   const RunRow& baseline = baseline_of(rows, index);
-  const std::string larger_batch =
-      batch_helps ? "a larger batch per device helps" : "a larger batch per device does not help";
+  const bool has_advice = !has_sizes(rows, row);
   if (is_oversubscribed(row, num_cores)) return shared_hardware(row, num_cores);
   if (row.contended == true && row.result.acted) {
     return {"the cores here, which could not keep up", "use a larger --slow-motion"};
@@ -144,17 +151,17 @@ Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& l
     return {kUnsharedWork,
             fmt::format(
                 "each computes {:.1f}x its share of one device's time, since {}small matrix "
-                "products are inefficient; {}",
+                "products are inefficient{}",
                 factor,
                 shard_depth(row.placement.mode) ? "" : "it repeats the full optimizer update and ",
-                larger_batch)};
+                has_advice ? "; a larger batch per device helps" : "")};
   }
   if (is_notable) {
     const bool is_copy = largest.seconds == step.copy;
     const bool has_ddp = has_tried(rows, Mode::ddp, row.placement.devices.size());
-    return {largest.name, !batch_helps          ? larger_batch
-                          : is_copy && !has_ddp ? std::string(largest.remedy) + ", and ddp has none"
-                                                : largest.remedy};
+    if (!has_advice) return {largest.name, ""};
+    return {largest.name, is_copy && !has_ddp ? std::string(largest.remedy) + ", and ddp has none"
+                                              : largest.remedy};
   }
   // The judged row is the fastest, so rows with more devices were slower or had no hardware.
   const bool has_more = has_tried(rows, row.placement.mode, row.placement.devices.size() + 1);
@@ -162,38 +169,6 @@ Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& l
   return {
       "computation, as it should be",
       fmt::format("more devices{} would help", is_on_cores(row) ? " with cores of their own" : "")};
-}
-
-// The rows, one per batch size in order, with the mode and the number of devices that are fastest
-// at the last size.
-std::vector<std::size_t> growing_rows(const std::vector<RunRow>& rows, std::size_t num_cores) {
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const bool has_several = rows[i].placement.devices.size() > 1 && rows[i].result.breakdown;
-    const bool is_of_last_size = &baseline_of(rows, i) == &baseline_of(rows, rows.size() - 1);
-    if (!has_several || !is_of_last_size) continue;
-    if (last == 0 || speedup(rows, i, num_cores) > speedup(rows, last, num_cores)) last = i;
-  }
-  std::vector<std::size_t> found;
-  for (std::size_t i = 1; i <= last; ++i) {
-    const DevicePlacement& placement = rows[i].placement;
-    if (placement.mode == rows[last].placement.mode &&
-        placement.devices.size() == rows[last].placement.devices.size()) {
-      found.push_back(i);
-    }
-  }
-  return found;
-}
-
-double efficiency_of(const std::vector<RunRow>& rows, std::size_t index, std::size_t num_cores) {
-  return scaling(rows[index], baseline_of(rows, index), num_cores).efficiency;
-}
-
-// True if a larger batch per device raises the efficiency, or if the rows do not show it.
-bool does_batch_help(const std::vector<RunRow>& rows, std::size_t num_cores) {
-  const std::vector<std::size_t> found = growing_rows(rows, num_cores);
-  return found.size() < 2 || efficiency_of(rows, found.back(), num_cores) >
-                                 efficiency_of(rows, found.front(), num_cores);
 }
 
 }  // namespace
@@ -248,7 +223,7 @@ std::string bound_limit(const std::vector<RunRow>& rows, std::size_t num_cores) 
   const std::size_t index = rows.empty() ? 0 : row_to_explain(rows, num_cores);
   if (index == 0) return {};
   const Part largest = overheads(*rows[index].result.breakdown)[0];
-  return cause_of(rows, index, largest, num_cores, does_batch_help(rows, num_cores)).limit;
+  return cause_of(rows, index, largest, num_cores).limit;
 }
 
 std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores,
@@ -263,10 +238,9 @@ std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_core
       percent(largest.seconds) < 0.5
           ? ""
           : fmt::format(", {:.0f} % {}", percent(largest.seconds), largest.name);
-  return fmt::format(
-             "{}: {:.0f} % of the step is computation{}: limited by {}.",
-             name.empty() ? name_of(row) : name, percent(computation(step)), beside,
-             cause_of(rows, index, largest, num_cores, does_batch_help(rows, num_cores)).text()) +
+  return fmt::format("{}: {:.0f} % of the step is computation{}: limited by {}.",
+                     name.empty() ? name_of(row) : name, percent(computation(step)), beside,
+                     cause_of(rows, index, largest, num_cores).text()) +
          too_efficient_note(row, baseline_of(rows, index), num_cores);
 }
 
