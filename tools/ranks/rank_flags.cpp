@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "engine/comm/mpi/mpi_group.h"
@@ -36,33 +37,24 @@ void require_transport(const RankFlags& flags) {
     require(name == "auto" || name == "thread", ErrorCode::Usage, "--transport",
             "'{}' is not available between threads; use auto or thread, or --ranks processes",
             name);
-  } else if (flags.comm.empty() || flags.comm == "own") {
+  } else {
     require(name == "auto" || name == "shm" || name == "tcp", ErrorCode::Usage, "--transport",
             "'{}' is not available between processes; use auto, shm or tcp, or --ranks threads",
             name);
-  } else {
-    require(name == "auto", ErrorCode::Usage, "--transport",
-            "is for the project's own collectives, and --comm {} has links of its own; leave it "
-            "out, or use --comm own",
-            flags.comm);
   }
 }
 
-void require_plan(const RankFlags& flags) {
-  const bool is_own = flags.comm.empty() || flags.comm == "own";
-  require(is_own || flags.plan == "auto", ErrorCode::Usage, "--plan",
-          "is for the project's own collectives, and --comm {} chooses by itself; leave it out, or "
-          "use --comm own",
-          flags.comm);
-}
-
-void require_link(const RankFlags& flags) {
-  if (!modelled_link(flags)) return;
-  const bool is_own = flags.comm.empty() || flags.comm == "own";
-  require(is_own, ErrorCode::Usage, "--link",
-          "is for the project's own collectives, and --comm {} has links of its own; leave it out, "
-          "or use --comm own",
-          flags.comm);
+// Throws for a flag of the project's own collectives beside those of another library.
+void require_own(const RankFlags& flags) {
+  if (flags.comm.empty() || flags.comm == "own") return;
+  for (const auto& [flag, is_said] :
+       {std::pair("--transport", flags.transport != "auto"),
+        std::pair("--plan", flags.plan != "auto"), std::pair("--link", !flags.link.empty())}) {
+    require(!is_said, ErrorCode::Usage, flag,
+            "is for the project's own collectives, and --comm {} has its own; leave it out, or use "
+            "--comm own",
+            flags.comm);
+  }
 }
 
 Ranks decide(const RankFlags& flags, const launch::RankEnvironment& environment,
@@ -94,10 +86,10 @@ Ranks resolve_ranks(RankFlags& flags, const launch::RankEnvironment& environment
   const Ranks ranks = decide(flags, environment, num_devices);
   flags.ranks = ranks == Ranks::threads ? "threads" : "processes";
   if (flags.comm.empty() && ranks == Ranks::threads) flags.comm = "own";
+  modelled_link(flags);  // throws for words that are no link
   require_comm(flags);
+  require_own(flags);
   require_transport(flags);
-  require_plan(flags);
-  require_link(flags);
   return ranks;
 }
 
