@@ -8,7 +8,7 @@
 #   scripts/gpu_check.sh run [first|targets|suite|all] [--from DIR] [OUTDIR]
 #       first     3 minutes: does it run, is it right, how fast is it beside PyTorch
 #       targets   3 minutes: the wide net beside SGEMM and PyTorch, all-reduce among devices and between GPUs
-#       suite     6 minutes: every test for a GPU, the tutorials, gradients, compare, NCCL on one card, the sanitizer
+#       suite     6 minutes: every test for a GPU, the tutorials, compare, NCCL on one card, the sanitizer
 #       Default: all, into gpu_check_out. --from DIR: an unpacked pack; default: where this script lies, or build/cuda.
 #   scripts/gpu_check.sh run --emulated [STAGE] [OUTDIR]
 #       Rehearses this script on the emulated GPU at small sizes. Its figures mean nothing.

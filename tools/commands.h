@@ -22,7 +22,6 @@ void add_predict_command(Command& program, const CommandLine& command);
 void add_calibrate_command(Command& program);
 void add_bench_command(Command& program, const CommandLine& command, int& exit_code);
 void add_env_command(Command& program);
-void add_check_gradients_command(Command& program);
 void add_explain_command(Command& program);
 // exit_code: 1 if there are findings.
 void add_doctor_command(Command& program, const CommandLine& command, int& exit_code);

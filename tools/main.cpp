@@ -85,7 +85,6 @@ int run(int argc, char** argv) {
   lockstep::tools::add_grade_command(program);
   lockstep::tools::add_devices_command(program);
   lockstep::tools::add_env_command(program);
-  lockstep::tools::add_check_gradients_command(program);
   lockstep::tools::add_with_devices_command(program, command);
   lockstep::tools::add_run_command(program, command, exit_code);
   require_no_empty_values(command);

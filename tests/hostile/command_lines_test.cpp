@@ -44,7 +44,6 @@ constexpr CommandKind kCommands[] = {
     {"compare", "--steps 2 --devices 1,2"},
     {"bench step", "--seconds 0.001 --batch 8"},
     {"bench all-reduce", "-b 1K -e 4K -n 2 -w 1"},
-    {"check-gradients", "--model mlp:4-3-2"},
     {"sample", "--init saved --prompt 1 --tokens 2"},
     {"explain", "json"},
     {"report", "json"},

@@ -1,4 +1,4 @@
-// Image nets in the commands that look into a step: bench step, check-gradients, plan, predict and
+// Image nets in the commands that look into a step: bench step, plan, predict and
 // explain.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,16 +46,6 @@ TEST(ImageNets, BenchStepSaysWhatEachLayerKeeps) {
       run_lockstep(words("bench step --model resnet18:4 --batch 2 --seconds 0.001 --memory"));
   expect_success(outcome);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("layer4.1.conv2"), HasSubstr("a step's measured peak")));
-}
-
-TEST(ImageNets, GradientsAreCheckedLayerByLayer) {
-  const Outcome outcome =
-      run_lockstep(words("check-gradients --model lenet5,cnn:4c3-a2-10 --batch 3 --json -"));
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  const json rows = json::parse(outcome.out)["rows"];
-  ASSERT_EQ(rows.size(), 10u + 4u);
-  EXPECT_EQ(rows[2]["parameter"], "3.weight");
-  EXPECT_LT(rows[2]["relative_error"], 1e-5);
 }
 
 TEST(ImageNets, PlanPrintsTheirBuckets) {
