@@ -236,7 +236,8 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
     if (is_single) repeater.add(rows.back());
     const TrainingResult& single = repeater.single_for(planned);
     RunRow& row = rows.back();
-    row.max_abs_weight_diff = max_abs_difference(row.result.weights, single.weights);
+    row.max_abs_weight_diff =
+        largest_difference(keep(row.result.weights), keep(single.weights)).value;
     row.verdict = judge(planned.task, single, row.result, repeater.repeats_of(planned));
     progress.end_row();
     fmt::print(out, "{}\n", table_line(rows.back(), baseline_of(rows, rows.size() - 1), width));

@@ -67,7 +67,6 @@ std::optional<Finding> judge_later(const Training& training, std::size_t number,
       "the same step on the same weights gives the same weights on all ranks",
       "options of the optimizers that differ between ranks, or code that writes weights on some "
       "ranks only"};
-  return {};
 }
 
 std::optional<Finding> judge_rates(const Training& training) {

@@ -164,7 +164,6 @@ Json row_json(const RunFile& file, const FileRow& row) {
   Json json{{"mode", row.mode},
             {"kind", row.kind},
             {"name", name_of(row)},
-            {"simulated", row.kind != "measured"},
             {"cpu", row.kind == "measured" && !is_gpu},
             {"topology", row.topology},
             {"slow_motion", row.slow_motion},

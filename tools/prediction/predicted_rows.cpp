@@ -171,9 +171,6 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
   const bool has_batches =
       std::ranges::any_of(changes, [](const WhatIf& change) { return change.batch > 0; });
   for (const std::size_t devices : task.devices) {
-    require(devices >= 1 && devices <= topology.gpus.size(), ErrorCode::Usage, "--devices",
-            "'{}' has {} devices, {} were asked for; a cluster is NAME*HOSTS@100gbe", topology.name,
-            topology.gpus.size(), devices);
     for (const Strategy strategy : task.strategies) {
       const bool accumulates = strategy != Strategy::data_parallel && strategy != Strategy::zero2 &&
                                strategy != Strategy::zero3 && strategy != Strategy::pipeline;

@@ -65,10 +65,10 @@ struct PredictionTask {
 // device.
 std::size_t batch_of(const PredictionTask& task, const WhatIf& change, std::size_t devices = 1);
 
-// Throws Error{Usage} before anything is computed if there are more devices than in the topology or
-// than rows in a step, if a strategy of one process would span several hosts, or if weights and
-// gradients exceed a device's memory. If a change sets the batch, the groups with the run's own
-// batch need not have a row for every device.
+// Throws Error{Usage} before anything is computed if there are more devices than rows in a step, if
+// a strategy of one process would span several hosts, or if weights and gradients exceed a device's
+// memory. If a change sets the batch, the groups with the run's own batch need not have a row for
+// every device. REQUIRES: the topology has the devices.
 void require_possible(const PredictionTask& task, const std::vector<WhatIf>& changes);
 
 // The numbers of devices that exceed the rows in a step of the change; predict_rows leaves them

@@ -1,7 +1,6 @@
 #include "tools/report/run_file.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -139,20 +138,6 @@ RunRow planned_row(const TrainingTask& task, DevicePlacement placement) {
     row.bubble_formula = bubble_formula(*task.pipeline, row.placement.devices.size());
   row.epoch_rows = std::min(task.data->train.num_rows(), task.num_steps * task.batch);
   return row;
-}
-
-double max_abs_difference(const nn::StateDict& a, const nn::StateDict& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const std::vector<double> left = a[i].second.to_vector<double>();
-    const std::vector<double> right = b[i].second.to_vector<double>();
-    for (std::size_t k = 0; k < left.size(); ++k) {
-      const double difference = std::abs(left[k] - right[k]);
-      if (!(difference <= largest)) largest = difference;
-      if (std::isnan(largest)) return largest;
-    }
-  }
-  return largest;
 }
 
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,

@@ -33,9 +33,6 @@ struct RunRow {
 // A row before it is trained. Its threads_per_device is the current setting.
 RunRow planned_row(const TrainingTask& task, DevicePlacement placement);
 
-// Largest |a - b| over all weights; NaN if any is. REQUIRES: same names and shapes.
-double max_abs_difference(const nn::StateDict& a, const nn::StateDict& b);
-
 // Speed-up, ideal, efficiency and the difference of weights are against the row's baseline
 // (bound.h) if rows[0] is a single-device row; else they are null, because there is nothing to
 // compare with.
