@@ -188,7 +188,7 @@ Progress make_progress(const BenchStepFlags& flags, const BenchStepRows& rows) {
   std::vector<Progress::Row> all;
   for (const std::string& model : flags.models) {
     for (const std::size_t batch : rows.batches) {
-      const Progress::Row row{fmt::format("{}, batch {}", model, batch), 0, 1};
+      const Progress::Row row{fmt::format("{}, batch {}", model, batch)};
       all.insert(all.end(), rows.threads.size(), row);
     }
   }

@@ -197,9 +197,8 @@ Progress make_progress(const std::vector<PlannedRow>& plan, const TrainingFlags&
   for (const PlannedRow& row : plan) {
     const std::string mode(to_string(row.placement.mode));
     const std::size_t num_devices = row.placement.devices.size();
-    const double work = static_cast<double>(row.task.num_steps * row.task.batch);
     rows.push_back({num_devices == 1 ? mode : fmt::format("{} x{}", mode, num_devices),
-                    has_processes(flags, row.placement) ? 0 : row.task.num_steps, work});
+                    has_processes(flags, row.placement) ? 0 : row.task.num_steps});
   }
   return Progress(std::move(rows));
 }

@@ -2,7 +2,6 @@
 // charges it, and the diagrams in docs/images draw it.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/buckets.h"
 #include "engine/plan/scatter.h"
+#include "tools/cli/numbers.h"
 #include "tools/commands.h"
 #include "tools/training/task.h"
 
@@ -35,12 +35,6 @@ struct PlanFlags {
   int elements = 1024;
 };
 
-std::size_t parse_bucket_mib(const char* flag, double mib) {
-  require(std::isfinite(mib) && mib >= 0 && mib <= 1 << 20, ErrorCode::Usage, flag,
-          "must be MiB between 0 and 1048576, found {}", mib);
-  return static_cast<std::size_t>(mib * (1 << 20));
-}
-
 void print_scatter(const PlanFlags& flags) {
   const auto rows = static_cast<std::size_t>(flags.rows);
   const auto devices = static_cast<std::size_t>(flags.devices);
@@ -57,8 +51,8 @@ void print_buckets(const PlanFlags& flags) {
     parameters.push_back({shape.num_elements(), DType::float32, Device{}});
   }
   plan::BucketOptions options;
-  options.byte_limits = {parse_bucket_mib("--first-bucket-mib", flags.first_bucket_mib),
-                         parse_bucket_mib("--bucket-mib", flags.bucket_mib)};
+  options.byte_limits = {mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib),
+                         mib_to_bytes("--bucket-mib", flags.bucket_mib)};
   const std::vector<std::size_t> order = plan::reverse_order(parameters.size());
   fmt::print("{}", to_string(plan::bucket_plan(parameters, order, options)));
 }

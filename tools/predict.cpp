@@ -24,7 +24,6 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr double kMaxBucketMib = 1e6;
 constexpr std::size_t kNetSamples = 1'000'000;  // of an epoch, if no data set is known
 constexpr int kMaxBatch = 1'000'000'000;
 constexpr double kMaxStepSeconds = 1e6;
@@ -106,11 +105,11 @@ Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
 
 PredictionTask read_task(const PredictFlags& flags) {
   PredictionTask task;
-  task.bucket_mib = require_positive("--bucket-mib", flags.bucket_mib);
-  task.first_bucket_mib = require_positive("--first-bucket-mib", flags.first_bucket_mib);
+  mib_to_bytes("--bucket-mib", flags.bucket_mib);  // these two throw for what is no size
+  mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib);
+  task.bucket_mib = flags.bucket_mib;
+  task.first_bucket_mib = flags.first_bucket_mib;
   task.accumulate = require_positive("--accumulate", flags.accumulate);
-  require(task.bucket_mib <= kMaxBucketMib, ErrorCode::Usage, "--bucket-mib",
-          "at most {}, found {}", kMaxBucketMib, task.bucket_mib);
   for (const std::string& name : flags.strategies) {
     task.strategies.push_back(predict::parse_strategy(name));
   }

@@ -1,5 +1,6 @@
 #include "tools/cli/numbers.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -77,6 +78,12 @@ double require_positive(std::string_view flag, double value) {
   require(std::isfinite(value) && value > 0, ErrorCode::Usage, flag,
           "must be a finite number above 0, found {}", value);
   return value;
+}
+
+std::size_t mib_to_bytes(std::string_view flag, double mib) {
+  require(std::isfinite(mib) && mib > 0 && mib <= 1e6, ErrorCode::Usage, flag,
+          "must be a positive number of MiB, found {}", mib);
+  return std::max<std::size_t>(1, static_cast<std::size_t>(mib * (1 << 20)));
 }
 
 }  // namespace lockstep::tools

@@ -22,4 +22,7 @@ std::size_t require_positive(std::string_view flag, int value);
 double require_not_negative(std::string_view flag, double value);
 double require_positive(std::string_view flag, double value);
 
+// The bytes of so many MiB: above 0, at most a million; one byte at least.
+std::size_t mib_to_bytes(std::string_view flag, double mib);
+
 }  // namespace lockstep::tools

@@ -75,9 +75,7 @@ void clear_status() {
   is_shown = false;
 }
 
-Progress::Progress(std::vector<Row> rows) : rows_(std::move(rows)) {
-  for (const Row& row : rows_) work_in_all_ += row.work;
-}
+Progress::Progress(std::vector<Row> rows) : rows_(std::move(rows)) {}
 
 Progress::~Progress() {
   clear_status();
@@ -88,26 +86,24 @@ void Progress::begin_row() {
   show();
 }
 
-void Progress::step_done(std::size_t num_done) {
-  num_done_ = num_done;
-  if (Clock::now() - shown_at_ >= kOld) show();
-}
-
 void Progress::end_row() {
-  work_done_ += rows_[row_++].work;
+  ++row_;
   clear_status();
 }
 
 std::function<void(std::size_t)> Progress::observer() {
   if (!has_status_line()) return {};
-  return [this](std::size_t num_done) { step_done(num_done); };
+  return [this](std::size_t num_done) {
+    num_done_ = num_done;
+    if (Clock::now() - shown_at_ >= kOld) show();
+  };
 }
 
 void Progress::show() {
   const Row& row = rows_[row_];
-  double done = work_done_;
+  auto done = static_cast<double>(row_);  // rows
   if (row.num_steps > 0) {
-    done += row.work * static_cast<double>(num_done_) / static_cast<double>(row.num_steps);
+    done += static_cast<double>(num_done_) / static_cast<double>(row.num_steps);
   }
   shown_at_ = Clock::now();
   const double seconds = std::chrono::duration<double>(shown_at_ - begin_).count();
@@ -116,7 +112,8 @@ void Progress::show() {
   text += row.what;
   if (row.num_steps > 0) text += fmt::format(", step {} of {}", num_done_, row.num_steps);
   if (done > 0 && seconds >= kShortestGuideSeconds) {
-    text += fmt::format(", {:.0f} s left", seconds * (work_in_all_ - done) / done);
+    const auto num_rows = static_cast<double>(rows_.size());
+    text += fmt::format(", {:.0f} s left", seconds * (num_rows - done) / done);
   }
   show_status(text);
 }

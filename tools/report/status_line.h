@@ -24,14 +24,12 @@ void show_status(std::string_view text);
 // Clears the line before other output is printed.
 void clear_status();
 
-// Shows the progress over all rows of a command: "row 3 of 9: ddp x2, step 40 of 72, 2 s left". A
-// row's work is any measure of its length that all rows share.
+// Shows the progress over all rows of a command: "row 3 of 9: ddp x2, step 40 of 72, 2 s left".
 class Progress {
  public:
   struct Row {
     std::string what;
     std::size_t num_steps = 0;
-    double work = 1;
   };
 
   explicit Progress(std::vector<Row> rows);
@@ -41,13 +39,12 @@ class Progress {
 
   // Begins the next row and shows the line.
   void begin_row();
-  // Reports the steps that are done; the line is redrawn if it is old.
-  void step_done(std::size_t num_done);
   // Clears the line, so that the row can be printed.
   void end_row();
 
-  // Returns step_done() as an observer; empty without a terminal, so that steps cost nothing.
-  std::function<void(std::size_t)> observer();
+  // Takes the number of steps that are done, and redraws the line if it is old; empty without a
+  // terminal, so that steps cost nothing.
+  std::function<void(std::size_t num_done)> observer();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -55,8 +52,6 @@ class Progress {
   void show();
 
   std::vector<Row> rows_;
-  double work_in_all_ = 0;
-  double work_done_ = 0;  // of the rows before this one
   std::size_t row_ = 0;
   std::size_t num_done_ = 0;
   Clock::time_point begin_ = Clock::now();

@@ -42,12 +42,6 @@ OptimizerSettings make_optimizer_settings(const TrainingFlags& flags) {
   return settings;
 }
 
-std::size_t mib_to_bytes(std::string_view flag, double mib) {
-  require(std::isfinite(mib) && mib > 0 && mib <= 1e6, ErrorCode::Usage, flag,
-          "must be a positive number of MiB, found {}", mib);
-  return std::max<std::size_t>(1, static_cast<std::size_t>(mib * (1 << 20)));
-}
-
 std::size_t batch_of(const TrainingFlags& flags, std::size_t num_devices) {
   if (flags.per_device_batch.empty()) {
     return require_positive("--batch", flags.batch.value_or(static_cast<int>(kDefaultBatch)));
