@@ -146,10 +146,9 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
           "predicts steps of one backward pass, and --accumulate takes several; leave one out");
   const bool has_pipeline = flags.modes.find("pipeline") != std::string::npos;
   const DeviceType type = resolve_ranks_and_type(flags.training, has_pipeline);
-  const bool predicts_missing = flags.is_predicting && !flags.strict;
   const std::vector<PlannedRow> all_rows =
       plan_rows(training, flags.modes, flags.device_counts, type,
-                predicts_missing ? MissingDevices::are_predicted : MissingDevices::are_an_error);
+                flags.is_predicting ? MissingDevices::are_predicted : MissingDevices::are_an_error);
   std::vector<PlannedRow> plan;
   std::ranges::copy_if(all_rows, std::back_inserter(plan),
                        [](const PlannedRow& row) { return !row.is_missing; });
@@ -229,8 +228,6 @@ void add_compare_command(Command& program, const CommandLine& command) {
       compare.add_option("--predict", flags->predict,
                          "add rows predicted for this topology (with --act-as: for the acted one)");
   predict.value_may_miss();
-  compare.add_flag("--strict", flags->strict,
-                   "fail if GPUs are missing, instead of predicting their rows");
   compare.add_flag("--explain-drift", flags->explain_drift,
                    "repeat every row in float64, to show that drift is rounding");
   compare.on_run([flags, compare, command] {

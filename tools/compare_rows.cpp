@@ -147,9 +147,6 @@ double rows_per_second(const PredictedRow& row) {
 
 std::optional<PredictionTask> read_prediction(const CompareFlags& flags,
                                               const std::vector<PlannedRow>& plan) {
-  require(flags.is_predicting || !flags.strict, ErrorCode::Usage, "--strict",
-          "fails where --predict would stand in for devices that are missing; add --predict "
-          "TOPOLOGY, or leave it out");
   if (!flags.is_predicting) return std::nullopt;
   const TrainingFlags& training = flags.training;
   const std::string& name = flags.predict.empty() ? training.act_as : flags.predict;

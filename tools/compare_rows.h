@@ -19,7 +19,6 @@ struct CompareFlags {
   bool explain_drift = false;
   bool is_predicting = false;  // --predict was said
   std::string predict;         // its topology; empty: that of --act-as
-  bool strict = false;
 };
 
 // The treatment of a row whose GPUs do not exist here.

@@ -23,7 +23,6 @@ namespace {
 struct DevicesFlags {
   std::string json_path;
   int free = 0;
-  std::string by = "memory";
 };
 
 // "2 devices, cuda:0 and on, on 1 GPU", or the reason for none.
@@ -63,8 +62,7 @@ void print_devices(const GpuList& list, std::FILE* out) {
 // Prints only the ids on standard output, for $(...).
 void print_free(const GpuList& list, const DevicesFlags& flags) {
   const std::size_t count = require_positive("--free", flags.free);
-  const PickBy by = flags.by == "memory" ? PickBy::memory : PickBy::utilization;
-  const std::vector<std::size_t> ids = pick_devices(list, count, by);
+  const std::vector<std::size_t> ids = pick_devices(list, count);
   if (!list.cuda_problem.empty()) {
     fmt::print(
         stderr,
@@ -93,13 +91,10 @@ void add_devices_command(Command& program) {
   Command devices = program.add_command("devices", "List the devices of this machine");
   const Flag json =
       devices.add_option("--json", flags->json_path, "write the list here (-: standard output)");
-  const Flag free =
-      devices.add_option("--free", flags->free,
-                         "print the ids of the N devices with the most free memory, such as 2,0");
-  free.excludes(json);
-  devices.add_option("--by", flags->by, "what --free compares: memory or utilization")
-      .one_of({"memory", "utilization"})
-      .needs(free);
+  devices
+      .add_option("--free", flags->free,
+                  "print the ids of the N devices with the most free memory, such as 2,0")
+      .excludes(json);
   devices.on_run([flags, devices] { run_devices(*flags, devices); });
 }
 

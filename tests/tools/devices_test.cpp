@@ -152,21 +152,18 @@ TEST(GpuTable, EightGpusFitIntoALine) {
   for (const std::string& line : lines_of(table)) EXPECT_LE(line.size(), 110u) << line;
 }
 
-TEST(PickDevices, AreThoseWithTheMostFreeMemoryOrTheIdlest) {
+TEST(PickDevices, AreThoseWithTheMostFreeMemory) {
   FakeMachine machine(4);
   machine.gpu(0)["memory"]["used"] = 9000000000;
-  machine.gpu(0)["utilization"] = 0;
   machine.publish();
-  const GpuList gpus = list(cuda_of({3, 2, 1, 0}));
-  EXPECT_THAT(pick_devices(gpus, 2, PickBy::memory), ElementsAre(2, 1));
-  EXPECT_THAT(pick_devices(gpus, 4, PickBy::utilization), ElementsAre(3, 2, 1, 0));
+  EXPECT_THAT(pick_devices(list(cuda_of({3, 2, 1, 0})), 2), ElementsAre(2, 1));
 }
 
 TEST(PickDevices, SmallerIdsComeFirstAmongEquals) {
   const FakeMachine machine(1);
   CudaView cuda = cuda_of({0});
   cuda.logical_gpus = {0, 0, 0};
-  EXPECT_THAT(pick_devices(list(cuda), 2, PickBy::memory), ElementsAre(0, 1));
+  EXPECT_THAT(pick_devices(list(cuda), 2), ElementsAre(0, 1));
 }
 
 TEST(PickDevices, FewerThanAskedForIsAnErrorThatSaysWhatHidesThem) {
@@ -175,7 +172,7 @@ TEST(PickDevices, FewerThanAskedForIsAnErrorThatSaysWhatHidesThem) {
   lockstep::testing::expect_error(
       ErrorCode::Usage,
       "[--free] asks for 2 devices, and there is 1; hidden by CUDA_VISIBLE_DEVICES=1: GPU 0",
-      [&] { pick_devices(gpus, 2, PickBy::memory); });
+      [&] { pick_devices(gpus, 2); });
 }
 
 TEST(PickDevices, AValueThatIsNotToldIsAnError) {
@@ -184,8 +181,7 @@ TEST(PickDevices, AValueThatIsNotToldIsAnError) {
   machine.publish();
   const GpuList gpus = list(cuda_of({0, 1}));
   lockstep::testing::expect_error(ErrorCode::Device, "GPU 1 does not report its free memory",
-                                  [&] { pick_devices(gpus, 1, PickBy::memory); });
-  EXPECT_THAT(pick_devices(gpus, 1, PickBy::utilization), ElementsAre(0));
+                                  [&] { pick_devices(gpus, 1); });
 }
 
 TEST(Devices, ListsTheMachineAndWritesItAsJson) {
@@ -244,7 +240,6 @@ TEST_F(DevicesWithoutCuda, FreePrintsIdsAloneAndSaysWhatTheyCount) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out, "0,1\n");
   EXPECT_THAT(outcome.err, HasSubstr("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
-  EXPECT_EQ(run_lockstep(words("devices --free 1 --by utilization")).out, "0\n");
 }
 
 TEST(Devices, RejectsWordsThatItDoesNotTake) {
@@ -252,8 +247,6 @@ TEST(Devices, RejectsWordsThatItDoesNotTake) {
   using lockstep::testing::expect_rejected;
   expect_rejected(run_lockstep(words("devices --free 99")), 2, {"[--free] asks for 99 devices"});
   expect_rejected(run_lockstep(words("devices --free 0")), 2, {"[--free] must be at least 1"});
-  expect_rejected(run_lockstep(words("devices --free 1 --by name")), 2, {"'name'", "utilization"});
-  expect_rejected(run_lockstep(words("devices --by memory")), 2, {"--free"});
   expect_rejected(run_lockstep(words("devices --json /nowhere/list.json")), 1, {"[--json]"});
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 
 #include "engine/core/error.h"
@@ -136,40 +137,22 @@ GpuList list_gpus(const nvml::Library& library) {
                    visible ? std::optional<std::string>(visible) : std::nullopt);
 }
 
-namespace {
-
-// The larger, the better; absent if the driver does not say.
-std::optional<double> merit(const nvml::GpuStatus& gpu, PickBy by) {
-  if (by == PickBy::memory) {
-    if (!gpu.memory) return std::nullopt;
-    return static_cast<double>(gpu.memory->free_bytes);
-  }
-  if (!gpu.utilization_percent) return std::nullopt;
-  return -static_cast<double>(*gpu.utilization_percent);
-}
-
-}  // namespace
-
-std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count, PickBy by) {
+std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count) {
   require(list.nvml_problem.empty(), ErrorCode::Device, "--free", "{}", list.nvml_problem);
   require(count <= list.device_rows.size(), ErrorCode::Usage, "--free",
           "asks for {} devices, and there {} {}{}", count,
           list.device_rows.size() == 1 ? "is" : "are", list.device_rows.size(),
           list.notes.empty() ? "" : "; " + list.notes.front());
-  std::vector<double> merits;
   for (const std::size_t row : list.device_rows) {
     const nvml::GpuStatus& gpu = list.rows[row].status;
-    const std::optional<double> value = merit(gpu, by);
-    require(value.has_value(), ErrorCode::Device, "--free", "GPU {} does not report its {}",
-            gpu.index,
-            by == PickBy::memory ? "free memory; try --by utilization"
-                                 : "utilization; try --by memory");
-    merits.push_back(*value);
+    require(gpu.memory.has_value(), ErrorCode::Device, "--free",
+            "GPU {} does not report its free memory", gpu.index);
   }
-  std::vector<std::size_t> ids(merits.size());
+  std::vector<std::size_t> ids(list.device_rows.size());
   std::iota(ids.begin(), ids.end(), std::size_t{0});
-  std::stable_sort(ids.begin(), ids.end(),
-                   [&](std::size_t a, std::size_t b) { return merits[a] > merits[b]; });
+  std::ranges::stable_sort(ids, std::greater<>(), [&](std::size_t id) {
+    return list.rows[list.device_rows[id]].status.memory->free_bytes;
+  });
   ids.resize(count);
   return ids;
 }

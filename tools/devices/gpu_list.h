@@ -52,12 +52,10 @@ GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
 // The same for this process's environment.
 GpuList list_gpus(const nvml::Library& library);
 
-enum class PickBy { memory, utilization };
-
-// Ids of the `count` logical devices with the most free memory, or on the idlest GPUs: the best
-// first, and smaller ids first among equals.
+// Ids of the `count` logical devices with the most free memory: the most first, and smaller ids
+// first among equals.
 // Throws Error{Usage} if there are fewer, Error{Device} if a GPU does not tell the value or NVML is
 // missing.
-std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count, PickBy by);
+std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count);
 
 }  // namespace lockstep::tools
