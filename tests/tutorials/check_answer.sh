@@ -46,7 +46,7 @@ if [[ ${#commands[@]} -lt 2 ]]; then
 fi
 for command in "${commands[@]}"; do
   read -ra words <<<"$command"
-  if [[ ${words[0]} != "$program" && ${words[0]} != "$(basename "$program")" ]]; then
+  if [[ ${words[0]##*/} != "${program##*/}" ]]; then
     complain "\"Now try:\" names another program: $command" --fast
   fi
   if [[ ${#words[@]} -lt 2 ]]; then complain "\"Now try:\" names no flag: $command" --fast; fi
