@@ -74,33 +74,6 @@ class Command(FolderTest):
         self.assertRegex(err, r"\Agpu_check\.sh: no NVIDIA GPU was found here [^\n]*\n\Z")
         self.assertFalse(self.out.exists())
 
-    def test_first_finds_every_line_in_its_order_and_leaves_few_files(self):
-        code, out, err = self.run_command("run", "--emulated", "first", "--from", self.pack(), self.out)
-        self.assertEqual((code, err), (0, ""), out)
-        names = [row["name"] for row in self.result()["rows"]]
-        wanted = [
-            "lockstep devices",
-            "step of mlp:12-8-4, batch 8, highest, eager",
-            "step of mlp:12-8-4, batch 8, highest, graph",
-            "cuda_runtime_tests",
-            "DDP on 4 logical devices, a partial last batch, graph: loss as one device's",
-            "DDP on 4 logical devices, LeNet, graph: loss as one device's",
-            "DDP on 4 logical devices, a small GPT, graph: loss as one device's",
-            "step of mlp:12-8-4, batch 8, high, graph",
-        ]
-        self.assertEqual([name for name in names if name in wanted], wanted)
-        self.assertEqual(sorted(os.listdir(self.out)), ["gpu_check.json", "logs"])
-
-    def test_a_subcommand_that_crashes_or_writes_rubbish_costs_its_own_lines(self):
-        for how in ("crash", "rubbish"):
-            code, _, err = self.run_command(
-                "run", "--emulated", "first", "--from", self.pack(), self.out, fake=f"bench:{how}"
-            )
-            self.assertEqual((code, err), (1, ""))
-            verdicts = [(row["name"], row["verdict"]) for row in self.result()["rows"]]
-            self.assertEqual([name for name, verdict in verdicts if verdict == "FAILED"], ["step"] * 4)
-            self.assertIn(("cuda_runtime_tests", "ok"), verdicts)
-
     def test_what_was_found_stays_valid_when_the_script_is_killed(self):
         pack = self.pack()
         process = self.start("run", "--emulated", "first", "--from", pack, self.out, fake="train:hang")

@@ -10,7 +10,7 @@ TREE = Path(__file__).resolve().parents[2]
 SCRIPT = TREE / "scripts" / "gpu_check.sh"
 sys.path.insert(0, str(TREE / "scripts" / "gpu_check"))
 
-# A program `lockstep`: $FAKE says what becomes of a subcommand, as "bench:crash train:rubbish".
+# A program `lockstep`: $FAKE says what becomes of a subcommand, as "bench:crash train:hang".
 LOCKSTEP = """
 import json, os, signal, sys, time
 words = sys.argv[1:]
@@ -21,7 +21,7 @@ row = {"median_step_seconds": 1e-5, "samples_per_second": 1e6, "gflops": 1.5, "g
        "plan": "ring",
        "final_loss": 2.25, "step_seconds": 1e-5, "epoch_seconds": [0.5, 0.25]}
 if "--json" in words:
-    text = "\\x00 not JSON {" if how == "rubbish" else json.dumps({"rows": [row]})
+    text = json.dumps({"rows": [row]})
     open(words[words.index("--json") + 1], "w").write(text)
 print("done", words[0])
 """
