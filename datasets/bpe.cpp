@@ -15,7 +15,7 @@
 namespace lockstep::datasets {
 namespace {
 
-constexpr std::string_view kOperation = "vocab";
+constexpr std::string_view kVocabOperation = "vocab";
 
 // --- words ---
 
@@ -81,7 +81,7 @@ std::string bytes_of(std::string_view written, const std::string& name) {
   std::string bytes;
   for (std::size_t at = 0; at < written.size();) {
     const auto place = std::ranges::find(kCharacters, next_character(written, at, name));
-    require(place != kCharacters.end(), ErrorCode::Io, kOperation,
+    require(place != kCharacters.end(), ErrorCode::Io, kVocabOperation,
             "'{}': '{}' has a character that stands for no byte", name, shown(written));
     bytes += static_cast<char>(place - kCharacters.begin());
   }
@@ -94,7 +94,7 @@ std::filesystem::path find_file(const std::filesystem::path& folder, std::string
   for (const std::string_view candidate : {name, other_name}) {
     if (std::filesystem::exists(folder / candidate, ignored)) return folder / candidate;
   }
-  fail(ErrorCode::Io, kOperation,
+  fail(ErrorCode::Io, kVocabOperation,
        "no {} or {} in '{}'; GPT-2's vocabulary is encoder.json and vocab.bpe, as OpenAI has them, "
        "or vocab.json and merges.txt, as Hugging Face has",
        name, other_name, folder.string());
@@ -122,7 +122,7 @@ BytePairs::BytePairs(const std::filesystem::path& folder) {
 }
 
 void BytePairs::read_tokens(const std::filesystem::path& path) {
-  const JsonFile file(path, kOperation);
+  const JsonFile file(path, kVocabOperation);
   const nlohmann::json& numbers = file.json();
   if (!numbers.is_object() || numbers.size() > kMostTokens) {
     file.fail_at("", fmt::format("expected an object of at most {} tokens", kMostTokens));
@@ -146,7 +146,7 @@ void BytePairs::read_tokens(const std::filesystem::path& path) {
 }
 
 void BytePairs::read_merges(const std::filesystem::path& path) {
-  const std::string text = read_text_file(path, kOperation);
+  const std::string text = read_text_file(path, kVocabOperation);
   std::uint32_t line_number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -156,13 +156,13 @@ void BytePairs::read_merges(const std::filesystem::path& path) {
     ++line_number;
     if (line.empty() || line.starts_with("#version")) continue;
     const std::size_t space = line.find(' ');
-    require(space != line.npos && space > 0 && space + 1 < line.size(), ErrorCode::Io, kOperation,
-            "'{}', line {}: expected two tokens, found '{}'", path.string(), line_number,
-            shown(line));
+    require(space != line.npos && space > 0 && space + 1 < line.size(), ErrorCode::Io,
+            kVocabOperation, "'{}', line {}: expected two tokens, found '{}'", path.string(),
+            line_number, shown(line));
     const std::string left = bytes_of(line.substr(0, space), path.string());
     const std::string right = bytes_of(line.substr(space + 1), path.string());
     for (const std::string& needed : {left, right, left + right}) {
-      require(tokens_.contains(needed), ErrorCode::Io, kOperation,
+      require(tokens_.contains(needed), ErrorCode::Io, kVocabOperation,
               "'{}' does not belong to its folder's encoder.json: line {} merges '{}', and '{}' is "
               "no token there",
               path.string(), line_number, shown(line), shown(needed));

@@ -10,7 +10,7 @@
 namespace lockstep::datasets {
 namespace {
 
-constexpr std::string_view kOperation = "read";
+constexpr std::string_view kReadOperation = "read";
 constexpr unsigned kBufferBytes = 1U << 18;
 constexpr std::size_t kLargestRead = std::size_t{1} << 30;  // gzread counts in int
 // "the maximum compression factor is 1032:1" (zlib, technical details).
@@ -23,11 +23,12 @@ void ByteSource::Close::operator()(gzFile_s* file) const {
 }
 
 ByteSource::ByteSource(const std::filesystem::path& path) {
-  const InputFile file(path, kOperation);  // refuses folders, pipes and files that may not be read
+  const InputFile file(path,
+                       kReadOperation);  // refuses folders, pipes and files that may not be read
   name_ = file.name();
   file_bytes_ = file.num_bytes();
   file_.reset(gzopen(path.c_str(), "rb"));
-  require(file_ != nullptr, ErrorCode::Io, kOperation, "cannot open '{}'", name_);
+  require(file_ != nullptr, ErrorCode::Io, kReadOperation, "cannot open '{}'", name_);
   gzbuffer(file_.get(), kBufferBytes);
 }
 
@@ -39,8 +40,10 @@ std::size_t ByteSource::read(std::span<std::uint8_t> destination) {
         gzread(file_.get(), destination.data() + num_read, static_cast<unsigned>(wanted));
     int status = Z_OK;
     const std::string reason = gzerror(file_.get(), &status);
-    require(status != Z_BUF_ERROR, ErrorCode::Io, kOperation, "'{}' is truncated gzip data", name_);
-    require(count >= 0, ErrorCode::Io, kOperation, "'{}' is corrupt gzip data: {}", name_, reason);
+    require(status != Z_BUF_ERROR, ErrorCode::Io, kReadOperation, "'{}' is truncated gzip data",
+            name_);
+    require(count >= 0, ErrorCode::Io, kReadOperation, "'{}' is corrupt gzip data: {}", name_,
+            reason);
     if (count == 0) break;
     num_read += static_cast<std::size_t>(count);
   }

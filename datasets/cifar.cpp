@@ -10,7 +10,7 @@
 namespace lockstep::datasets {
 namespace {
 
-constexpr std::string_view kOperation = "dataset";
+constexpr std::string_view kCifarOperation = "dataset";
 constexpr std::size_t kNumPixels = 32 * 32;
 constexpr std::size_t kNumChannels = 3;
 constexpr std::size_t kRowBytes = 1 + kNumPixels * kNumChannels;
@@ -32,15 +32,15 @@ void read_file(const std::filesystem::path& path, data::LabelledRows& rows) {
   for (std::size_t number = 0;; ++number) {
     const std::size_t num_bytes = source.read(row);
     if (num_bytes == 0 && number > 0) return;
-    require(number > 0 || num_bytes == 0 || row[0] != kPickle, ErrorCode::Io, kOperation,
+    require(number > 0 || num_bytes == 0 || row[0] != kPickle, ErrorCode::Io, kCifarOperation,
             "'{}' is of CIFAR-10's Python version; fetch the binary version, "
             "cifar-10-binary.tar.gz, with: datasets/fetch.sh cifar10",
             source.name());
-    require(num_bytes == kRowBytes, ErrorCode::Io, kOperation,
+    require(num_bytes == kRowBytes, ErrorCode::Io, kCifarOperation,
             "'{}' is truncated: image {} has {} of {} bytes; fetch cifar-10-binary.tar.gz again "
             "with: datasets/fetch.sh cifar10",
             source.name(), number, num_bytes, kRowBytes);
-    require(row[0] < kNumCifarClasses, ErrorCode::Io, kOperation,
+    require(row[0] < kNumCifarClasses, ErrorCode::Io, kCifarOperation,
             "'{}': the label of image {} is {}; cifar10 has the classes 0 to {}, so this is "
             "another file",
             source.name(), number, row[0], kNumCifarClasses - 1);
@@ -72,7 +72,7 @@ std::filesystem::path find_cifar(const std::filesystem::path& data_dir) {
                  std::filesystem::exists(path / "cifar-10-batches-py", ignored);
   }
   fail(
-      ErrorCode::Io, kOperation, "no data_batch_1.bin in '{}' or '{}'{}; fetch it with: {} {}",
+      ErrorCode::Io, kCifarOperation, "no data_batch_1.bin in '{}' or '{}'{}; fetch it with: {} {}",
       (data_dir / "cifar10" / "cifar-10-batches-bin").string(), data_dir.string(),
       is_pythons ? " (what lies there is CIFAR-10's Python version; the binary one is needed)" : "",
       "datasets/fetch.sh cifar10", data_dir.string());

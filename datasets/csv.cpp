@@ -18,7 +18,7 @@
 namespace lockstep::datasets {
 namespace {
 
-constexpr std::string_view kOperation = "csv";
+constexpr std::string_view kCsvOperation = "csv";
 
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kSpaces = " \t";
@@ -151,10 +151,10 @@ class Table {
   }
 
   CsvRows finish() {
-    require(rows_.num_rows() > 0, ErrorCode::Io, kOperation, "'{}' has no rows", file_);
+    require(rows_.num_rows() > 0, ErrorCode::Io, kCsvOperation, "'{}' has no rows", file_);
     const bool is_one_class =
         std::ranges::adjacent_find(rows_.labels, std::not_equal_to<>()) == rows_.labels.end();
-    require(rows_.num_rows() < kFewRows || !is_one_class, ErrorCode::Io, kOperation,
+    require(rows_.num_rows() < kFewRows || !is_one_class, ErrorCode::Io, kCsvOperation,
             "'{}': the label (column {} of {}) is {} in every row; if another column is the "
             "label, call it 'label' in a first line that names the columns",
             file_, label_column_ + 1, num_fields_, rows_.labels.front());
@@ -167,7 +167,7 @@ class Table {
   template <typename... Args>
   void check(bool holds, fmt::format_string<Args...> text, Args&&... args) const {
     if (holds) return;
-    fail(ErrorCode::Io, kOperation, "'{}' line {}: {}", file_, line_number_,
+    fail(ErrorCode::Io, kCsvOperation, "'{}' line {}: {}", file_, line_number_,
          fmt::format(text, std::forward<Args>(args)...));
   }
 

@@ -18,7 +18,7 @@
 namespace lockstep::datasets {
 namespace {
 
-constexpr std::string_view kOperation = "dataset";
+constexpr std::string_view kDatasetOperation = "dataset";
 constexpr std::string_view kSyntheticPrefix = "synthetic:";
 constexpr std::string_view kAllowed =
     "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES, such as "
@@ -75,7 +75,7 @@ SyntheticSize parse_size(std::string_view text) {
 
 void check_size(const SyntheticSize& size, std::string_view text) {
   require(size.num_rows >= 1 && size.num_features >= 1 && size.num_classes >= 2, ErrorCode::Usage,
-          kOperation,
+          kDatasetOperation,
           "expected synthetic:ROWSxFEATURESxCLASSES with at least 1 row, 1 feature and 2 classes, "
           "such as synthetic:60000x784x10; found '{}'",
           text);
@@ -83,7 +83,7 @@ void check_size(const SyntheticSize& size, std::string_view text) {
   require(largest <= kMaxSyntheticNumber &&
               size.num_rows * (size.num_features + sizeof(std::int64_t)) <= kMaxSyntheticBytes &&
               size.num_classes * size.num_features <= kMaxSyntheticBytes,
-          ErrorCode::Usage, kOperation, "'{}' would take more than {} GiB of memory", text,
+          ErrorCode::Usage, kDatasetOperation, "'{}' would take more than {} GiB of memory", text,
           kMaxSyntheticBytes >> 30);
 }
 
@@ -110,9 +110,9 @@ Dataset load_tiny_shakespeare(const std::filesystem::path& data_dir, const TextO
   std::error_code ignored;
   for (const auto& path : {data_dir / "tinyshakespeare" / "input.txt", data_dir / "input.txt"}) {
     if (!std::filesystem::exists(path, ignored)) continue;
-    return load_text(read_text_file(path, kOperation), "tinyshakespeare", options);
+    return load_text(read_text_file(path, kDatasetOperation), "tinyshakespeare", options);
   }
-  fail(ErrorCode::Io, kOperation,
+  fail(ErrorCode::Io, kDatasetOperation,
        "no input.txt in '{0}/tinyshakespeare' or '{0}'; fetch it with: datasets/fetch.sh "
        "tinyshakespeare {0}",
        data_dir.string());
@@ -128,7 +128,7 @@ class MnistFiles {
   Dataset load() const {
     LabelledIdx train = open("train");
     LabelledIdx test = open("t10k");
-    require(train.row_shape() == test.row_shape(), ErrorCode::Io, kOperation,
+    require(train.row_shape() == test.row_shape(), ErrorCode::Io, kDatasetOperation,
             "a row of '{}' has shape {}, but one of '{}' has {}; both must be of one data set",
             train.images_name(), lockstep::to_string(train.row_shape()), test.images_name(),
             lockstep::to_string(test.row_shape()));
@@ -155,7 +155,7 @@ class MnistFiles {
         if (std::filesystem::exists(path, ignored)) return path;
       }
     }
-    fail(ErrorCode::Io, kOperation,
+    fail(ErrorCode::Io, kDatasetOperation,
          "no {0} or {0}.gz in '{1}' or '{2}'; fetch it with: {3} {4} {2}", official,
          (data_dir_ / name_).string(), data_dir_.string(), "datasets/fetch.sh", name_);
   }
@@ -172,7 +172,7 @@ DatasetSpec parse_dataset(std::string_view text) {
   }
   for (const auto& [prefix, kind] : kFilePrefixes) {
     if (!text.starts_with(prefix)) continue;
-    require(text.size() > prefix.size(), ErrorCode::Usage, kOperation,
+    require(text.size() > prefix.size(), ErrorCode::Usage, kDatasetOperation,
             "expected {}FILE, found no file", prefix);
     return {kind, {}, std::string(text.substr(prefix.size()))};
   }
@@ -188,7 +188,7 @@ DatasetSpec parse_dataset(std::string_view text) {
                                               "tokens:"};
     const std::size_t colon = text.find(':');
     const std::string_view word = text.substr(0, colon == text.npos ? colon : colon + 1);
-    fail(ErrorCode::Usage, kOperation, "expected {}; found '{}'{}", kAllowed, text,
+    fail(ErrorCode::Usage, kDatasetOperation, "expected {}; found '{}'{}", kAllowed, text,
          did_you_mean(word, words));
   }
   const SyntheticSize size = parse_size(text.substr(kSyntheticPrefix.size()));
@@ -244,7 +244,7 @@ Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_
     case DatasetKind::embedded_text:
       return load_text(kEmbeddedText, "embedded-text", text);
     case DatasetKind::text:
-      return load_text(read_text_file(spec.path, kOperation), spec.path, text);
+      return load_text(read_text_file(spec.path, kDatasetOperation), spec.path, text);
     case DatasetKind::tokens:
       return read_tokens(spec.path, text.window);
     case DatasetKind::mnist:

@@ -13,12 +13,12 @@
 namespace lockstep::datasets {
 namespace {
 
-constexpr std::string_view kOperation = "idx";
+constexpr std::string_view kIdxOperation = "idx";
 constexpr std::uint8_t kUnsignedByte = 0x08;
 
 void read_exactly(ByteSource& source, std::span<std::uint8_t> destination) {
   const std::size_t num_read = source.read(destination);
-  require(num_read == destination.size(), ErrorCode::Io, kOperation,
+  require(num_read == destination.size(), ErrorCode::Io, kIdxOperation,
           "'{}' is truncated: {} bytes expected, {} found", source.name(), destination.size(),
           num_read);
 }
@@ -35,14 +35,14 @@ std::string_view likely_cause(const std::array<std::uint8_t, 4>& magic) {
 std::size_t read_num_dims(ByteSource& source) {
   std::array<std::uint8_t, 4> magic{};
   read_exactly(source, magic);
-  require(magic[0] == 0 && magic[1] == 0, ErrorCode::Io, kOperation,
+  require(magic[0] == 0 && magic[1] == 0, ErrorCode::Io, kIdxOperation,
           "'{}' is not an IDX file: it begins with {:02x} {:02x} {:02x} {:02x} instead of 00 00 "
           "08{}",
           source.name(), magic[0], magic[1], magic[2], magic[3], likely_cause(magic));
-  require(magic[2] == kUnsignedByte, ErrorCode::Io, kOperation,
+  require(magic[2] == kUnsignedByte, ErrorCode::Io, kIdxOperation,
           "'{}' holds elements of IDX type 0x{:02x}; only unsigned bytes (0x08) can be read",
           source.name(), magic[2]);
-  require(magic[3] >= 1 && magic[3] <= Shape::kMaxDims, ErrorCode::Io, kOperation,
+  require(magic[3] >= 1 && magic[3] <= Shape::kMaxDims, ErrorCode::Io, kIdxOperation,
           "'{}' has {} dimensions; 1 to {} can be read", source.name(), magic[3], Shape::kMaxDims);
   return magic[3];
 }
@@ -63,7 +63,7 @@ Shape read_sizes(ByteSource& source, std::size_t num_dims) {
     reversed.push_back(std::uint32_t{bytes[3]} << 24 | std::uint32_t{bytes[2]} << 16 |
                        std::uint32_t{bytes[1]} << 8 | std::uint32_t{bytes[0]});
   }
-  require(fits(sizes, source), ErrorCode::Io, kOperation,
+  require(fits(sizes, source), ErrorCode::Io, kIdxOperation,
           "'{}' is {}: its header promises [{}] elements, more than the file can hold",
           source.name(), fits(reversed, source) ? "little-endian or truncated" : "truncated",
           fmt::join(sizes, ", "));
@@ -87,12 +87,12 @@ std::vector<std::uint8_t> IdxFile::read_elements() {
     elements.reserve(end);
     elements.resize(end);
     const std::size_t num_read = source_.read(std::span(elements).subspan(begin));
-    require(begin + num_read == end, ErrorCode::Io, kOperation,
+    require(begin + num_read == end, ErrorCode::Io, kIdxOperation,
             "'{}' is truncated: {} bytes expected, {} found", name(), num_elements,
             begin + num_read);
   }
   std::uint8_t extra = 0;
-  require(source_.read({&extra, 1}) == 0, ErrorCode::Io, kOperation,
+  require(source_.read({&extra, 1}) == 0, ErrorCode::Io, kIdxOperation,
           "'{}' goes on after its {} elements: it is corrupt, or another file", name(),
           to_string(shape_));
   return elements;
@@ -106,11 +106,11 @@ IdxArray read_idx(const std::filesystem::path& path) {
 LabelledIdx::LabelledIdx(const std::filesystem::path& images, const std::filesystem::path& labels)
     : images_(images), labels_(labels) {
   require(images_.shape().num_dims() >= 2 && images_.shape().num_elements() > 0, ErrorCode::Io,
-          kOperation, "'{}' has shape {}; expected images: [rows, height, width]", images_.name(),
-          to_string(images_.shape()));
-  require(labels_.shape().num_dims() == 1, ErrorCode::Io, kOperation,
+          kIdxOperation, "'{}' has shape {}; expected images: [rows, height, width]",
+          images_.name(), to_string(images_.shape()));
+  require(labels_.shape().num_dims() == 1, ErrorCode::Io, kIdxOperation,
           "'{}' has shape {}; expected labels: [rows]", labels_.name(), to_string(labels_.shape()));
-  require(labels_.shape()[0] == images_.shape()[0], ErrorCode::Io, kOperation,
+  require(labels_.shape()[0] == images_.shape()[0], ErrorCode::Io, kIdxOperation,
           "'{}' has {} images but '{}' has {} labels", images_.name(), images_.shape()[0],
           labels_.name(), labels_.shape()[0]);
 }
@@ -122,7 +122,7 @@ Shape LabelledIdx::row_shape() const {
 data::LabelledRows LabelledIdx::read(std::size_t num_classes, std::string name) {
   const std::vector<std::uint8_t> classes = labels_.read_elements();
   const auto largest = std::ranges::max_element(classes);
-  require(largest == classes.end() || *largest < num_classes, ErrorCode::Io, kOperation,
+  require(largest == classes.end() || *largest < num_classes, ErrorCode::Io, kIdxOperation,
           "'{}': the label of row {} is {}; {} has the classes 0 to {}, so this is another data "
           "set of {} classes or more",
           labels_.name(), largest - classes.begin(), *largest, name, num_classes - 1, *largest + 1);

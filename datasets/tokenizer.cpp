@@ -10,7 +10,7 @@
 namespace lockstep::datasets {
 namespace {
 
-constexpr std::string_view kOperation = "text";
+constexpr std::string_view kTokenizerOperation = "text";
 
 // find_character() returns it for bytes that are not UTF-8.
 constexpr char32_t kNone = std::numeric_limits<char32_t>::max();
@@ -35,7 +35,7 @@ char32_t find_character(std::string_view text, std::size_t& at) {
 
 char32_t next_character(std::string_view text, std::size_t& at, const std::string& name) {
   const char32_t character = find_character(text, at);
-  require(character != kNone, ErrorCode::Io, kOperation,
+  require(character != kNone, ErrorCode::Io, kTokenizerOperation,
           "'{}' is not UTF-8 text: the byte at offset {} begins no character", name, at);
   return character;
 }
@@ -55,7 +55,7 @@ Characters::Characters(std::string_view text, const std::string& name) {
   for (std::size_t at = 0; at < text.size();) all_.push_back(next_character(text, at, name));
   std::ranges::sort(all_);
   all_.erase(std::unique(all_.begin(), all_.end()), all_.end());
-  require(all_.size() <= kMostTokens, ErrorCode::Io, kOperation,
+  require(all_.size() <= kMostTokens, ErrorCode::Io, kTokenizerOperation,
           "'{}' has {} different characters; {} are possible", name, all_.size(), kMostTokens);
 }
 
@@ -71,7 +71,7 @@ Tokens Characters::encode(std::string_view text, const std::string& name) const 
   for (std::size_t at = 0; at < text.size();) {
     const char32_t character = next_character(text, at, name);
     const auto place = std::ranges::lower_bound(all_, character);
-    require(place != all_.end() && *place == character, ErrorCode::Usage, kOperation,
+    require(place != all_.end() && *place == character, ErrorCode::Usage, kTokenizerOperation,
             "'{}' has the character '{}' (U+{:04X}), which is none of the {} that the model knows",
             name, shown(utf8(character)), static_cast<std::uint32_t>(character), all_.size());
     tokens.push_back(static_cast<std::uint16_t>(place - all_.begin()));
