@@ -40,9 +40,9 @@ if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
     ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${LOCKSTEP_CCACHE})
 endif()
 
-# LOCKSTEP_QUICK makes a build from nothing quick in two ways. None of them is there in the other builds, which
-# compile a source that was edited sooner. With LOCKSTEP_UNITE off, the first is not, to show that each source is
-# complete in itself.
+# LOCKSTEP_QUICK makes a build from nothing quick in three ways: sources are compiled several at once, with headers that
+# are compiled already, and less optimised. None of them is there in the other builds, which compile a source that was
+# edited sooner. With LOCKSTEP_UNITE off, the first two are not, to show that each source is complete in itself.
 
 # lockstep_unite(lockstep_plan a.cpp shm/b.cpp): up to 25 sources are compiled at once, because their headers, and
 # what they make of templates, cost more than they do.
@@ -89,31 +89,49 @@ endfunction()
 
 # lockstep_compile_quickly(tutorials tool): less optimised, since in its run time the engine alone counts. Kinds:
 #   tool   tools, tutorials, libraries whose code runs once a program
-#   test   not at all, and without symbols; GoogleTest's headers, which cost more than a test, are compiled once
+#   test   not at all, and without symbols
+# The headers of a kind, which cost more than most of its sources, are compiled once; where sources show that they are
+# complete, only those that cost a test most.
 set(tool_options -Og)
 set(test_options -O0)
 if(LOCKSTEP_SMALL)
   set(tool_options -Os)
   set(test_options -Os)
 endif()
+set(tool_headers "")
+set(test_headers <functional> <map> <memory> <string> <thread> <vector> <gmock/gmock.h> <gtest/gtest.h>)
+if(LOCKSTEP_UNITE)
+  set(common_headers <filesystem> <map> <fmt/format.h> <nlohmann/json.hpp> "${PROJECT_SOURCE_DIR}/lockstep.h")
+  list(APPEND tool_headers ${common_headers})
+  list(APPEND test_headers ${common_headers})
+endif()
 function(lockstep_compile_quickly target kind)
   if(NOT LOCKSTEP_QUICK)
     return()
   endif()
-  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${${kind}_options}>)
-  if(NOT kind STREQUAL "test")
+  set(options $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${${kind}_options}>)
+  if(kind STREQUAL "tool")
+    list(APPEND options $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)  # programs, too: so that they share headers with libraries
+  else()
+    lockstep_strip(${target})
+  endif()
+  target_compile_options(${target} PRIVATE ${options})
+  if(NOT ${kind}_headers)
     return()
   endif()
-  lockstep_strip(${target})
-  if(NOT TARGET lockstep_test_headers)
-    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/test_headers.cpp CONTENT "")
-    add_library(lockstep_test_headers OBJECT ${PROJECT_BINARY_DIR}/generated/test_headers.cpp)
-    target_link_libraries(lockstep_test_headers PRIVATE lockstep_options fmt::fmt GTest::gmock)
-    target_compile_options(lockstep_test_headers PRIVATE $<$<CONFIG:Release>:${test_options}>)
-    target_precompile_headers(lockstep_test_headers PRIVATE <functional> <map> <memory> <string> <thread> <vector>
-      <gmock/gmock.h> <gtest/gtest.h>)
+  set(compiled lockstep_${kind}_headers)
+  if(NOT TARGET ${compiled})
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/${compiled}.cpp CONTENT "")
+    add_library(${compiled} OBJECT ${PROJECT_BINARY_DIR}/generated/${compiled}.cpp)
+    target_link_libraries(${compiled} PRIVATE lockstep_options fmt::fmt nlohmann_json::nlohmann_json)
+    if(kind STREQUAL "test")
+      target_link_libraries(${compiled} PRIVATE GTest::gmock)
+    endif()
+    target_include_directories(${compiled} PRIVATE ${PROJECT_SOURCE_DIR})
+    target_compile_options(${compiled} PRIVATE ${options})
+    target_precompile_headers(${compiled} PRIVATE ${${kind}_headers})
   endif()
-  target_precompile_headers(${target} REUSE_FROM lockstep_test_headers)
+  target_precompile_headers(${target} REUSE_FROM ${compiled})
 endfunction()
 
 # lockstep_library(plan [ONCE] SOURCES a.cpp b.cpp DEPENDS core [PRIVATE_DEPENDS Eigen3::Eigen])
