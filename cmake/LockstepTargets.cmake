@@ -192,7 +192,8 @@ endfunction()
 # makes core_tests, one CTest per TEST, with the label cpu. ALONE: sources that use names of others for something
 # else, so they are not compiled with them. DEVICE, DEVICES: the tests name their one or several devices through
 # tests/support/devices.h; where this build has CUDA they run again on one GPU (gpu.core..., label gpu), and
-# those of several devices on two (multi_gpu.core..., label multi_gpu).
+# those of several devices on two (multi_gpu.core..., labels gpu and multi_gpu). Emulated GPUs are slow, so there those
+# of several devices run on two alone: the third device shares a GPU with the first.
 function(lockstep_test name)
   cmake_parse_arguments(arg "DEVICE;DEVICES" "" "SOURCES;ALONE;DEPENDS;LABELS" ${ARGN})
   set(target ${name}_tests)
@@ -214,9 +215,11 @@ function(lockstep_test name)
     if(LOCKSTEP_CUDA STREQUAL "EMULATED")
       list(APPEND environment LOCKSTEP_TUNING=off)  # an emulated GPU's times mean nothing
     endif()
-    lockstep_discover(${target} "gpu.${name}." "gpu;${arg_LABELS}" "${environment}")
+    if(arg_DEVICE OR NOT LOCKSTEP_CUDA STREQUAL "EMULATED")
+      lockstep_discover(${target} "gpu.${name}." "gpu;${arg_LABELS}" "${environment}")
+    endif()
     if(arg_DEVICES)
-      lockstep_discover(${target} "multi_gpu.${name}." "multi_gpu;${arg_LABELS}"
+      lockstep_discover(${target} "multi_gpu.${name}." "gpu;multi_gpu;${arg_LABELS}"
         "${environment};LOCKSTEP_TEST_GPUS=2")
     endif()
   endif()
