@@ -9,5 +9,4 @@ run_step(${CMAKE_COMMAND} -G Ninja -S ${CONSUMER} -B ${SCRATCH}/build
   -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_BUILD_TYPE=${CONFIG} "-DCMAKE_CXX_FLAGS=${flags}")
 run_step(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 run_step(${SCRATCH}/build/parts)
-run_step(${SCRATCH}/build/everything)
 file(REMOVE_RECURSE ${SCRATCH})

@@ -71,7 +71,7 @@ class BusyCores {
 };
 
 constexpr const char* kSomeWork =
-    "--device cpu --model mlp:64-512-512-10 --steps 60 --json run.json";
+    "--device cpu --model mlp:64-512-512-10 --steps 30 --json run.json";
 
 TEST(Contention, ARowBesideBusyProcessesIsMarked) {
   const lockstep::testing::TempFolder folder;
