@@ -11,8 +11,9 @@ struct WrongSolution {
   std::string name;  // what is wrong: "average_instead_of_sum"
   std::string text;  // stands in the solution exactly once
   std::string with;
+  std::string said{};  // among what the checks say of it
 };
 
-const std::vector<WrongSolution>& wrong_solutions();
+extern const std::vector<WrongSolution> kWrongSolutions;
 
 }  // namespace lockstep::testing
