@@ -88,7 +88,9 @@ doctor::Findings judge(const doctor::Records& records, const Examined& examined,
 // Says how the program ended, unless it ended well.
 std::string describe_end(const Examined& examined, double timeout_seconds) {
   if (examined.has_timed_out) {
-    return fmt::format("the program did not end within {:g} s and was killed", timeout_seconds);
+    return fmt::format(
+        "the program did not end within {:g} s and was killed; --timeout gives it more",
+        timeout_seconds);
   }
   if (examined.exit_code == 0) return {};
   return fmt::format("the program ended with exit code {}: {}", examined.exit_code,

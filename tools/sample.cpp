@@ -164,7 +164,7 @@ void add_sample_command(Command& program) {
       .required();
   sample.add_option("--tokens", flags->num_tokens, "how many to write").in_range(1, 1 << 30);
   sample.add_option("--temperature", flags->temperature,
-                    "divides the logits: the more, the freer; 0 takes the likeliest token");
+                    "divides the logits: higher is more random; 0 takes the likeliest token");
   sample.add_option("--top-k", flags->top_k, "draw among so many of the likeliest tokens")
       .in_range(1, 1 << 30);
   sample.add_option("--seed", flags->seed, "seed of the draws");

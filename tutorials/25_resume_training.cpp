@@ -110,7 +110,7 @@ std::string checksum_of(const nn::StateDict& state) {
 nn::StateDict load_whole(const fs::path& path) {
   nn::StateDict state = nn::load_weights(path);
   require(checksum_of(state) == checkpoint::read_metadata(path).at("checksum"), ErrorCode::Io,
-          "load", "'{}' is damaged: its checksum is another one", path.string());
+          "load", "'{}' is damaged: its checksum does not match", path.string());
   return state;
 }
 

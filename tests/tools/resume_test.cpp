@@ -57,7 +57,7 @@ TEST_F(Resume, EndsWithTheWeightsOfAnUndisturbedRun) {
     train_to(27, flags);  // in the second epoch, which has 24 steps
     const Outcome resumed = train("--checkpoint-dir kept --resume auto --steps 40 " + flags);
     expect_success(resumed);
-    EXPECT_THAT(resumed.out, HasSubstr("resumed behind step 27 of 40")) << flags;
+    EXPECT_THAT(resumed.out, HasSubstr("resumed after step 27 of 40")) << flags;
     EXPECT_EQ(weights_digest(resumed), weights_digest(undisturbed)) << flags;
   }
 }
@@ -111,13 +111,13 @@ TEST_F(Resume, KeepsTheNewestAndRemovesWhatAKilledRunLeft) {
   const Outcome again = train("--checkpoint-dir kept --resume auto --steps 22");
   EXPECT_THAT(again.out, HasSubstr("test accuracy"));
   EXPECT_THAT(train("--resume kept/step-00000020 --steps 22").out,
-              HasSubstr("resumed behind step 20 of 22"));
+              HasSubstr("resumed after step 20 of 22"));
 }
 
 TEST_F(Resume, BeginsWhereThereIsNoCheckpointYet) {
   const Outcome outcome = train("--checkpoint-dir kept --resume auto --steps 5");
   expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("no checkpoint in kept yet: the run begins"));
+  EXPECT_THAT(outcome.out, HasSubstr("no checkpoint in kept yet: starting from step 0"));
   expect_rejected(train("--resume elsewhere --steps 5"), 1,
                   {"[--resume]", "there is no checkpoint at 'elsewhere'"});
   expect_rejected(train("--resume auto --steps 5"), 2,

@@ -112,8 +112,8 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--chunks", &F::chunks, "parts of the model on each stage of interleaved (default 2)",
          {.idle = {kWithoutPipeline, kWithoutChunks}}),
     flag("--shard", &F::shard,
-         "let each rank of ddp keep a part only: of the optimizer's state (optimizer: ZeRO-1), of "
-         "gradients too (gradients: ZeRO-2), of parameters too (parameters: ZeRO-3, FSDP)",
+         "what the ranks of ddp divide among them: the optimizer's state (optimizer: ZeRO-1), "
+         "gradients too (gradients: ZeRO-2), parameters too (parameters: ZeRO-3, FSDP)",
          {.one_of = {"optimizer", "gradients", "parameters"},
           .commands = kTrain,
           .idle = {kWithoutDdp}}),

@@ -55,8 +55,8 @@ Finding of_weights(const GlobalGradient& gradient, std::uint64_t step,
                       "counts {} times what it would in the mean over all {}",
                       step, rows_of_ranks(gradient), each, gradient.num_rows),
           "every row of the batch counts the same, whichever rank it is on",
-          "a mean of means: weigh each rank's loss by its rows * ranks / rows of all (what the "
-          "exact sampler's users do), or give all ranks equally many rows"};
+          "a mean of means: weigh each rank's loss by its rows * ranks / rows of all, or give all "
+          "ranks equally many rows"};
 }
 
 Finding not_reduced(const GlobalGradient& gradient, std::uint64_t step, std::size_t rank) {

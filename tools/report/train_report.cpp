@@ -64,9 +64,9 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
   fmt::print(out, "{} on {}: {}, {}\n", task.model, flags.dataset,
              count_text(task.data->train.num_rows(), "training row"), steps_text(task));
   if (task.resumed) {
-    fmt::print(out, "resumed behind step {} of {}\n", task.first_step(), task.num_steps);
+    fmt::print(out, "resumed after step {} of {}\n", task.first_step(), task.num_steps);
   } else if (!flags.resume.empty()) {
-    fmt::print(out, "no checkpoint in {} yet: the run begins\n", flags.checkpoint_dir);
+    fmt::print(out, "no checkpoint in {} yet: starting from step 0\n", flags.checkpoint_dir);
   }
   fmt::print(out, "{}", describe_decay_groups(task));
   for (const std::string& note : {idle_note(task, placement), torch_sampler_note(task),

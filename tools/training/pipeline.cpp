@@ -175,7 +175,7 @@ std::string bubble_text(const TrainingTask& task, std::size_t num_stages,
                   options.num_micro_batches, num_stages, 100 * bubble_formula(options, num_stages));
   const std::string how = measured ? fmt::format("{:.1f} % of the stages' time", 100 * *measured)
                                    : std::string("not measured");
-  return fmt::format("bubble: {}; by the formula for even stages {}", how, formula);
+  return fmt::format("bubble: {}; with even stages it would be {}", how, formula);
 }
 
 }  // namespace lockstep::tools
