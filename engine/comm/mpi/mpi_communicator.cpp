@@ -304,7 +304,7 @@ class MpiCommunicator final : public Communicator {
   CallNumbers numbers_;
   FirstFailure failure_;
   std::vector<CallHeader> all_calls_;  // by rank: those that are compared
-  AsyncCalls async_{"mpi comm"};  // ends first
+  AsyncCalls async_{"mpi comm"};       // ends first
 };
 
 void MpiCommunicator::run(const CollectiveCall& call) {

@@ -164,8 +164,7 @@ int run(const std::string& name) {
   options.rank = name == "wrong_rank" ? 7 : rank == nullptr ? 0 : std::atoi(rank);
   options.world_size = size == nullptr ? 1 : std::atoi(size);
   options.started_by = "a test";
-  const bool hangs =
-      name == "late_rank" || name == "uneven_calls" || name == "stopped_at_start";
+  const bool hangs = name == "late_rank" || name == "uneven_calls" || name == "stopped_at_start";
   options.timeout_seconds = hangs ? 2 : 60;
   if (name == "stopped_at_start" && options.rank == 1) raise(SIGSTOP);
   try {
