@@ -1,4 +1,5 @@
-// Joining a job: all ranks come to a store that rank 0 serves, and check that they belong together.
+// Rendezvous, or joining a job: all ranks come to a store that rank 0 serves, and check that they
+// belong together.
 //
 // Rank 0 listens at MASTER_ADDR:MASTER_PORT (rank_environment.h), on the loopback if all ranks are
 // on one host; the others try to connect until it is there. Then each rank gives its number, its
