@@ -1,9 +1,12 @@
 // The Communicator over NCCL; nccl_group.h states its contract.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
+#include <vector>
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/comm_errors.h"
@@ -23,52 +26,91 @@ namespace lockstep::comm {
 namespace nccl {
 namespace {
 
+// The facts about itself that a rank writes into the store before it calls NCCL.
+struct RankInfo {
+  int rank = 0;
+  std::string nccl_version;
+  std::string gpu;  // its UUID
+  int process = 0;
+  std::string host;
+
+  std::string text() const {
+    return fmt::format("{} {} {} {} {}", rank, nccl_version, gpu, process, host);
+  }
+  static RankInfo parse(const std::string& text) {
+    RankInfo info;
+    std::istringstream words(text);
+    words >> info.rank >> info.nccl_version >> info.gpu >> info.process >> info.host;
+    return info;
+  }
+};
+
+void require_same_version(const RankInfo& info, const RankInfo& first) {
+  require(info.nccl_version == first.nccl_version, ErrorCode::Comm, "nccl",
+          "rank {} (process {} on {}) has NCCL {} while rank 0 (process {} on {}) has NCCL {}; "
+          "start all ranks alike",
+          info.rank, info.process, info.host, info.nccl_version, first.process, first.host,
+          first.nccl_version);
+}
+
+// True if two ranks share a GPU; throws if that cannot work. NCCL itself would hang, or fail
+// without naming the ranks. The first launch of a kernel may load it, which waits for all kernels
+// of its GPU, while NCCL's kernels wait for the other ranks: among threads that could take forever.
+bool check_pairs(const std::vector<RankInfo>& infos, GpuSharing sharing) {
+  const char* loading = std::getenv("CUDA_MODULE_LOADING");
+  const bool is_eager = loading != nullptr && std::string_view(loading) == "EAGER";
+  bool is_shared = false;
+  for (const RankInfo& b : infos) {
+    for (const RankInfo& a : infos) {
+      if (a.rank >= b.rank) continue;
+      const bool are_threads = a.process == b.process && a.host == b.host;
+      const bool share = a.gpu == b.gpu;
+      is_shared = is_shared || share;
+      require(!share || (sharing == GpuSharing::allow && !are_threads), ErrorCode::Device, "nccl",
+              "ranks {} and {} are both on the GPU {} of {}, and NCCL wants one for each rank; use "
+              "--comm own, which shares GPUs{}",
+              a.rank, b.rank, b.gpu, b.host,
+              are_threads ? "" : ", or --nccl-share-gpu to check results (never for timing)");
+      require(!are_threads || is_eager, ErrorCode::State, "nccl",
+              "ranks {} and {} are threads of one process, whose kernels could wait for each other "
+              "for ever when one is loaded: set CUDA_MODULE_LOADING=EAGER before CUDA is used",
+              a.rank, b.rank);
+    }
+  }
+  return is_shared;
+}
+
 struct Group {
   ncclUniqueId id{};
   bool shares_gpus = false;
 };
 
-// Finds what NCCL would not name: it would hang, or fail in other words. The first rank writes its
-// version of NCCL, and each GPU's first rank its number. A rank that does not fit writes why, and
-// all ranks refuse in these words.
-Group meet_in_store(const NcclGroupOptions& options, const std::string& gpu) {
+// "nccl/<group>/<what>": a key of this group in the store.
+std::string key_of(const NcclGroupOptions& options, std::string_view what) {
+  return fmt::format("nccl/{}/{}", options.group, what);
+}
+
+// Every rank reads the facts of all ranks, so all of them find the same mistakes.
+Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
   Store& store = *options.store;
-  const auto key = [&](std::string_view what) {
-    return fmt::format("nccl/{}/{}", options.group, what);
-  };
-  const std::string version = version_of(library());
-  const std::string first_version = store.set_if_absent(key("version"), version);
-  if (first_version != version) {
-    store.set(
-        key("refusal"),
-        fmt::format("rank {} has NCCL {} while another one has NCCL {}; start all ranks alike",
-                    options.rank, version, first_version));
-  }
-  const std::string mine = std::to_string(options.rank);
-  const int first_rank = std::stoi(store.set_if_absent(key(gpu), mine));
-  if (first_rank != options.rank) {
-    store.set(key("shared"), "");
-    if (options.sharing == GpuSharing::refuse) {
-      store.set(key("refusal"),
-                fmt::format("ranks {} and {} are both on the GPU {} of {}, and NCCL wants one for "
-                            "each rank; use --comm own, which shares GPUs, or --nccl-share-gpu to "
-                            "check results (never for timing)",
-                            std::min(first_rank, options.rank), std::max(first_rank, options.rank),
-                            gpu, host_name_of(host_identity())));
-    }
-  }
-  if (options.rank == 0) {
+  const auto rank_key = [&](int rank) { return key_of(options, fmt::format("rank/{}", rank)); };
+  if (mine.rank == 0) {
     ncclUniqueId id;
     const ncclResult_t result = library().ncclGetUniqueId(&id);
     if (result != ncclSuccess) fail_call("ncclGetUniqueId", result);
-    store.set(key("id"), {id.internal, sizeof id.internal});
+    store.set(key_of(options, "id"), {id.internal, sizeof id.internal});
   }
-  store.barrier(fmt::format("nccl {}", options.group), options.rank, options.world_size,
+  store.set(rank_key(mine.rank), mine.text());
+  store.barrier(fmt::format("nccl {}", options.group), mine.rank, options.world_size,
                 options.timeout_seconds);
-  const auto refusal = store.try_get(key("refusal"));
-  require(!refusal, ErrorCode::Device, "nccl", "{}", refusal.value_or(""));
-  Group group{{}, store.try_get(key("shared")).has_value()};
-  const std::string id = store.try_get(key("id")).value_or("");
+  std::vector<RankInfo> infos;
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    infos.push_back(RankInfo::parse(store.try_get(rank_key(rank)).value_or("")));
+    require_same_version(infos.back(), infos.front());
+  }
+  const bool shares_gpus = check_pairs(infos, options.sharing);
+  const std::string id = store.try_get(key_of(options, "id")).value_or("");
+  Group group{{}, shares_gpus};
   std::memcpy(group.id.internal, id.data(), std::min(id.size(), sizeof group.id.internal));
   return group;
 }
@@ -207,8 +249,10 @@ std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& opt
     setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", options.rank).c_str(), 1);
   }
   const auto gpu = static_cast<std::size_t>(runtime::logical_device(options.device).gpu());
-  const std::string& uuid = runtime::physical_gpus()[gpu].uuid;
-  return std::make_unique<nccl::NcclCommunicator>(options, nccl::meet_in_store(options, uuid));
+  const nccl::RankInfo mine{options.rank, nccl::version_of(nccl::library()),
+                            runtime::physical_gpus()[gpu].uuid, getpid(),
+                            host_name_of(host_identity())};
+  return std::make_unique<nccl::NcclCommunicator>(options, nccl::meet_in_store(options, mine));
 }
 
 }  // namespace lockstep::comm

@@ -21,7 +21,7 @@
 // Plans:   NCCL chooses its algorithms; an all_reduce that names one is Error{Usage}.
 // Threads: ranks that are threads of one process need CUDA_MODULE_LOADING=EAGER in its environment
 //          before its first call into CUDA: a kernel that is loaded at its first launch may wait
-//          for NCCL's, and NCCL's for it, until the time limit.
+//          for NCCL's, and NCCL's for it. Without it, Error{State}.
 // Needs:   NCCL 2.18 or newer, loaded when the first communicator is made: the file that
 //          LOCKSTEP_NCCL_LIBRARY names, or libnccl.so.2 where the loader finds it.
 #pragma once
