@@ -14,6 +14,7 @@
 #include "engine/runtime/logical_device.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/matmul_precision.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -145,7 +146,8 @@ void side_by_side(runtime::Stream& stream,
                   std::initializer_list<std::function<void(runtime::Stream&)>> parts) {
   runtime::LogicalDevice& device = stream.device();
   const bool is_in_step_graph = &device.memory() != &device.own_memory();
-  if (!is_in_step_graph) {
+  const bool products_take_memory = matmul_precision() == MatmulPrecision::bf16;  // for factors
+  if (!is_in_step_graph || products_take_memory) {
     for (const auto& part : parts) part(stream);
     return;
   }

@@ -81,7 +81,8 @@ void* product_workspace(runtime::Stream& stream);
 // that it gets later. In a StepGraph, which then may run them at the same time, each part but the
 // first gets a stream of its own; else all go to the stream itself, because two streams would cost
 // the host more than small kernels take.
-// REQUIRES: no part allocates memory of the device or frees it.
+// REQUIRES: no part allocates memory of the device or frees it; products under
+// MatmulPrecision::bf16 may: then all go to the stream itself, too.
 void side_by_side(runtime::Stream& stream,
                   std::initializer_list<std::function<void(runtime::Stream&)>> parts);
 

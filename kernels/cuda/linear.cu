@@ -87,7 +87,7 @@ void CudaBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrix
                                   TensorView grad_bias) {
   const auto* name = "linear backward";
   require_floating(name, x.dtype);
-  const auto sum_columns = [=](Stream& on) {
+  const auto sum_columns = [&](Stream& on) {
     if (grad_bias.data == nullptr) return;
     for_floating(x.dtype, name, [&]<typename T>() {
       launch_column_reduce(
@@ -95,21 +95,17 @@ void CudaBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrix
           ColumnSum<T>{data_of<T>(grad_z), grad_z.leading_dimension, data_of<T>(grad_bias)});
     });
   };
-  const auto multiply_by_x = [=](Stream& on) {
+  const auto multiply_by_x = [&](Stream& on) {
     if (grad_weight.data == nullptr) return;
     // [out, in] = (grad_z [batch, out])^T * x [batch, in]
     run(on, {name, grad_z, Transpose::yes, x, Transpose::no, grad_weight});
   };
-  const auto multiply_by_weight = [=](Stream& on) {
+  const auto multiply_by_weight = [&](Stream& on) {
     if (grad_x.data == nullptr) return;
     // [batch, in] = grad_z [batch, out] * weight [out, in]
     run(on, {name, grad_z, Transpose::no, weight, Transpose::no, grad_x});
   };
-  if (!takes_bfloat16())
-    return side_by_side(stream, {multiply_by_weight, multiply_by_x, sum_columns});
-  multiply_by_weight(stream);  // the products take memory for their factors
-  multiply_by_x(stream);
-  sum_columns(stream);
+  side_by_side(stream, {multiply_by_weight, multiply_by_x, sum_columns});
 }
 
 }  // namespace lockstep::kernels::cuda
