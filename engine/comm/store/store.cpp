@@ -71,26 +71,27 @@ void Store::barrier(std::string_view name, int rank, int world_size, double time
   const auto key = [&](auto what) { return fmt::format("{}/{}/{}", name, round, what); };
   set(key(rank), "");
   if (count % world_size == 0) set(key("open"), "");
-  int num_missing = 0;
-  const auto missing = [&] {
-    std::string ranks;
-    num_missing = 0;
+  const auto find_missing = [&] {
+    std::vector<int> ranks;
     for (int r = 0; r < world_size; ++r) {
-      if (try_get(key(r))) continue;
-      ++num_missing;
-      add_to_list(ranks, std::to_string(r));
+      if (!try_get(key(r))) ranks.push_back(r);
     }
     return ranks;
   };
   const runtime::Deadline end = runtime::deadline_after(timeout_seconds);
   if (find(key("open"), runtime::earlier(runtime::deadline_after(kPatience), end))) return;
-  if (const std::string ranks = missing(); !runtime::has_passed(end) && num_missing > 0) {
-    log_info("waiting for rank {} of {}, {} s at most", ranks, world_size, timeout_seconds);
+  std::vector<int> missing = find_missing();
+  if (!runtime::has_passed(end)) {
+    if (!missing.empty()) {
+      log_info("waiting for rank {} of {}, {} s at most", fmt::join(missing, ", "), world_size,
+               timeout_seconds);
+    }
+    if (find(key("open"), end)) return;
+    missing = find_missing();
   }
-  if (find(key("open"), end)) return;
-  const std::string ranks = missing();
   fail(ErrorCode::Timeout, name, "{} of {} ranks came within {} s, missing: rank {}",
-       world_size - num_missing, world_size, timeout_seconds, ranks);
+       static_cast<std::size_t>(world_size) - missing.size(), world_size, timeout_seconds,
+       fmt::join(missing, ", "));
 }
 
 Message MemoryStore::ask(const Message& request) {

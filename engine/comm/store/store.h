@@ -17,6 +17,7 @@
 //     try_get KEY                      VALUE, or nothing
 //     add KEY DIFFERENCE               SUM
 //     abort ERROR
+//
 // Errors:  Error{Timeout} names the key. Error{Comm} if the server is gone or the job was aborted;
 //          it says why.
 // Threads: any thread may call a Store.
