@@ -89,16 +89,29 @@ TEST(ListGpus, SaysWhatCudaVisibleDevicesHides) {
   const GpuList gpus = list(cuda_of({1}), "1,9,2");
   EXPECT_EQ(gpus.rows[0].visibility, Visibility::hidden);
   EXPECT_EQ(gpus.rows[1].visibility, Visibility::visible);
-  EXPECT_THAT(gpus.notes, ElementsAre("hidden by CUDA_VISIBLE_DEVICES=1,9,2: GPU 0, GPU 2, GPU 3"));
+  EXPECT_THAT(gpus.notes,
+              ElementsAre("hidden by CUDA_VISIBLE_DEVICES=1,9,2: GPU 0, GPU 2, GPU 3",
+                          "CUDA_VISIBLE_DEVICES: there is no GPU 9: CUDA ignores it and what "
+                          "follows"));
 }
 
-TEST(ListGpus, ABuildWithoutCudaShowsAll) {
+TEST(ListGpus, ABuildWithoutCudaReadsTheVariableItself) {
   const FakeMachine machine(3);
   const GpuList gpus = list(cuda_of({}), "2,0");
-  EXPECT_THAT(gpus.device_rows, ElementsAre(0, 1, 2));
+  EXPECT_THAT(gpus.device_rows, ElementsAre(2, 0));
   EXPECT_THAT(gpus.rows[2].logical_ids, IsEmpty()) << "this build cannot use it";
+  EXPECT_EQ(gpus.rows[1].visibility, Visibility::hidden);
+}
+
+TEST(ListGpus, ASliceInTheVariableShowsItsGpu) {
+  FakeMachine machine(2);
+  machine.gpu(1)["slices"] = {"MIG-11aa", "MIG-22bb"};
+  machine.publish();
+  const GpuList gpus = list(cuda_of({}), "MIG-22bb");
+  EXPECT_EQ(gpus.rows[0].visibility, Visibility::hidden);
   EXPECT_EQ(gpus.rows[1].visibility, Visibility::visible);
-  EXPECT_THAT(gpus.notes, ElementsAre(HasSubstr("CUDA_VISIBLE_DEVICES=2,0")));
+  EXPECT_THAT(gpus.notes, ElementsAre("hidden by CUDA_VISIBLE_DEVICES=MIG-22bb: GPU 0",
+                                      HasSubstr("'MIG-22bb' is a slice of GPU 1")));
 }
 
 TEST(ListGpus, WithoutNvmlShowsWhatCudaTells) {
@@ -216,7 +229,7 @@ TEST(Devices, WithoutNvmlSaysSoAndSucceeds) {
   EXPECT_THAT(outcome.out, HasSubstr("driver no NVML: /nowhere.so"));
 }
 
-// A CUDA that sees this machine's own GPUs would show those.
+// The variable means other GPUs to a CUDA that sees this machine's own.
 class DevicesWithoutCuda : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -231,7 +244,7 @@ TEST_F(DevicesWithoutCuda, ShowWhatIsThereAndWhyItCannotBeUsed) {
   lockstep::testing::expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("cuda   none: " + runtime::no_gpu_reason()));
   EXPECT_THAT(outcome.out, HasSubstr("  1  -       NVIDIA H200"));
-  EXPECT_THAT(outcome.out, HasSubstr("all GPUs, whatever CUDA_VISIBLE_DEVICES=1 hides"));
+  EXPECT_THAT(outcome.out, HasSubstr("hidden by CUDA_VISIBLE_DEVICES=1: GPU 0"));
 }
 
 TEST_F(DevicesWithoutCuda, FreePrintsIdsAloneAndSaysWhatTheyCount) {

@@ -4,14 +4,108 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <string_view>
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 
 namespace lockstep::tools {
+namespace {
+
+constexpr const char* kRest = "CUDA ignores it and what follows";
+
+std::string_view trim(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> entries;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    entries.push_back(trim(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return entries;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// The GPU that an entry names, or the reason why it names none.
+struct Named {
+  std::optional<std::size_t> gpu;
+  std::string problem;
+};
+
+Named find_by_uuid(std::string_view entry, const std::vector<GpuUuids>& uuids) {
+  Named named;
+  for (std::size_t i = 0; i < uuids.size(); ++i) {
+    if (!uuids[i].gpu.starts_with(entry)) continue;
+    if (named.gpu) return {std::nullopt, fmt::format("'{}' fits several GPUs: {}", entry, kRest)};
+    named.gpu = i;
+  }
+  if (!named.gpu) named.problem = fmt::format("no GPU has the UUID '{}': {}", entry, kRest);
+  return named;
+}
+
+Named find_by_slice(std::string_view entry, const std::vector<GpuUuids>& uuids) {
+  for (std::size_t i = 0; i < uuids.size(); ++i) {
+    const bool is_its = entry.starts_with("MIG-" + uuids[i].gpu + "/") ||
+                        std::ranges::any_of(uuids[i].slices, [&](const std::string& slice) {
+                          return slice.starts_with(entry);
+                        });
+    if (is_its) {
+      return {i, fmt::format("'{}' is a slice of GPU {}: a program sees only this slice, and the "
+                             "table shows the whole GPU",
+                             entry, i)};
+    }
+  }
+  return {std::nullopt, fmt::format("no GPU has the MIG slice '{}': {}", entry, kRest)};
+}
+
+Named find(std::string_view entry, const std::vector<GpuUuids>& uuids) {
+  if (entry.starts_with("GPU-")) return find_by_uuid(entry, uuids);
+  if (entry.starts_with("MIG-")) return find_by_slice(entry, uuids);
+  // CUDA reads as many digits as there are, so that "1x" is 1.
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
+  if (error != std::errc{}) {
+    return {std::nullopt, fmt::format("there is no GPU number '{}': {}", entry, kRest)};
+  }
+  if (number >= uuids.size()) {
+    return {std::nullopt, fmt::format("there is no GPU {}: {}", entry, kRest)};
+  }
+  return {number, {}};
+}
+
+}  // namespace
+
+VisibleGpus read_visible_devices(const std::optional<std::string>& text,
+                                 const std::vector<GpuUuids>& uuids) {
+  VisibleGpus visible;
+  if (!text) {
+    for (std::size_t i = 0; i < uuids.size(); ++i) visible.gpus.push_back(i);
+    return visible;
+  }
+  if (trim(*text).empty()) return visible;
+  for (const std::string_view entry : split(*text)) {
+    const Named named = find(entry, uuids);
+    if (!named.problem.empty()) {
+      visible.problems.push_back(named.problem);
+      if (named.gpu && visible.gpus.empty()) visible.gpus.push_back(*named.gpu);
+      return visible;
+    }
+    if (std::find(visible.gpus.begin(), visible.gpus.end(), *named.gpu) != visible.gpus.end()) {
+      return {{}, {fmt::format("GPU {} is listed twice, so CUDA shows none", *named.gpu)}};
+    }
+    visible.gpus.push_back(*named.gpu);
+  }
+  return visible;
+}
+
 namespace {
 
 constexpr std::size_t kNoRow = static_cast<std::size_t>(-1);
@@ -112,22 +206,31 @@ GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
   list.nvml_problem = library.problem();
   list.cuda_problem = cuda.problem;
   list.visible_devices = visible_devices;
+  std::vector<GpuUuids> uuids;
   if (library.available()) {
     const std::vector<nvml::GpuStatus> gpus = nvml::read_gpus(library);
     list.versions = nvml::read_versions(library);
     list.links = nvml::read_links(library, gpus);
-    for (const nvml::GpuStatus& gpu : gpus) list.rows.push_back({gpu});
-  }
-  if (cuda.gpus.empty()) {
-    for (std::size_t row = 0; row < list.rows.size(); ++row) list.device_rows.push_back(row);
-    if (visible_devices && !list.rows.empty()) {
-      list.notes.push_back(fmt::format("all GPUs, whatever CUDA_VISIBLE_DEVICES={} hides from CUDA",
-                                       *visible_devices));
+    for (const nvml::GpuStatus& gpu : gpus) {
+      list.rows.push_back({gpu, {}, GpuRow::Visibility::hidden});
+      uuids.push_back({gpu.uuid, gpu.slices});
     }
+  }
+  const VisibleGpus visible = read_visible_devices(visible_devices, uuids);
+  if (cuda.gpus.empty()) {
+    for (const std::size_t row : visible.gpus) {
+      list.rows[row].visibility = GpuRow::Visibility::visible;
+    }
+    list.device_rows = visible.gpus;
   } else {
     add_cuda(cuda, list);
   }
   add_hidden_note(list);
+  if (library.available()) {
+    for (const std::string& problem : visible.problems) {
+      list.notes.push_back("CUDA_VISIBLE_DEVICES: " + problem);
+    }
+  }
   return list;
 }
 

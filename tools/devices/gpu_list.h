@@ -27,7 +27,7 @@ CudaView read_cuda();
 struct GpuRow {
   // From NVML. For a GPU that only CUDA knows, from CUDA, with an index after NVML's last.
   nvml::GpuStatus status;
-  std::vector<int> logical_ids = {};  // {0, 1}: cuda:0 and cuda:1 are this GPU
+  std::vector<int> logical_ids;  // {0, 1}: cuda:0 and cuda:1 are this GPU
   enum class Visibility { visible, hidden } visibility = Visibility::visible;
 };
 
@@ -38,10 +38,10 @@ struct GpuList {
   std::string nvml_problem;                    // empty if NVML works
   std::string cuda_problem;                    // empty if this program can use a GPU
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
-  std::vector<std::string> notes;              // one line each about what is hidden
+  std::vector<std::string> notes;              // one line each about what is hidden or wrong
 
-  // The row of cuda:0, cuda:1, ... If this program cannot use GPUs (cuda_problem), all rows: they
-  // would be cuda:0, ... in a program that can, if it sees all and counts by PCI bus ids.
+  // The row of cuda:0, cuda:1, ... If this program cannot use GPUs (cuda_problem), the rows that
+  // would be cuda:0, ... in a program that can, counted in the order of PCI bus ids.
   std::vector<std::size_t> device_rows;
 };
 
@@ -51,6 +51,26 @@ GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
 
 // The same for this process's environment.
 GpuList list_gpus(const nvml::Library& library);
+
+struct GpuUuids {
+  std::string gpu;                       // "GPU-c0ffee00-..."
+  std::vector<std::string> slices = {};  // of its MIG instances: "MIG-1f2a..."
+};
+
+struct VisibleGpus {
+  std::vector<std::size_t> gpus;      // numbers of GPUs, in the order of cuda:0, cuda:1, ...
+  std::vector<std::string> problems;  // a sentence for each entry that adds no GPU
+};
+
+// Reads the variable's text as CUDA does: numbers or beginnings of UUIDs, up to the first entry
+// that names no GPU; a GPU named twice hides all. A MIG slice ("MIG-1f2a...", or in the older form
+// "MIG-GPU-c0ffee00-.../1/0") makes its GPU visible and ends the list: a program sees only one
+// slice. Absent text means all GPUs, empty text none. Numbers count the GPUs in the order of
+// `uuids`, which is CUDA's if CUDA_DEVICE_ORDER=PCI_BUS_ID or all GPUs are of one kind.
+// Source: CUDA C++ Programming Guide, environment variables; PyTorch's torch.cuda follows the same
+// rules.
+VisibleGpus read_visible_devices(const std::optional<std::string>& text,
+                                 const std::vector<GpuUuids>& uuids);
 
 // Ids of the `count` logical devices with the most free memory: the most first, and smaller ids
 // first among equals.

@@ -11,29 +11,37 @@
 
 namespace lockstep::tools {
 
-namespace {
+TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
+  std::vector<std::string>& titles = rows_.emplace_back();
+  for (const Column& column : columns_) titles.push_back(column.title);
+}
 
-using Rows = std::vector<std::vector<std::string>>;  // of cells; the first row has the titles
+void TextTable::add_row(std::vector<std::string> cells) {
+  rows_.push_back(std::move(cells));
+}
 
-// One line per row, each column as wide as its widest cell. alignment: '<' or '>' for each column.
-std::string table_text(const std::string& alignment, const Rows& rows) {
-  std::vector<std::size_t> widths(alignment.size(), 0);
-  for (const auto& row : rows) {
+std::string TextTable::text() const {
+  std::vector<std::size_t> widths(columns_.size(), 0);
+  for (const auto& row : rows_) {
     for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
-  for (const auto& row : rows) {
+  for (const auto& row : rows_) {
     std::string line;
     for (std::size_t i = 0; i < widths.size(); ++i) {
       const std::string padding(widths[i] - row[i].size(), ' ');
       if (i > 0) line += "  ";
-      line += alignment[i] == '<' ? row[i] + padding : padding + row[i];
+      line += columns_[i].align == Align::left ? row[i] + padding : padding + row[i];
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
   return text;
 }
+
+namespace {
+
+using Align = TextTable::Align;
 
 constexpr std::size_t kMaxCommand = 64;  // so that a line stays within 110 columns
 
@@ -62,41 +70,53 @@ std::string device_names(const GpuRow& row) {
 }
 
 std::string gpus_text(const GpuList& list) {
-  Rows table{{"GPU", "device", "name", "compute", "used MiB", "free MiB", "total MiB", "util",
-              "temp", "power"}};
+  TextTable table({{"GPU", Align::right},
+                   {"device"},
+                   {"name"},
+                   {"compute", Align::right},
+                   {"used MiB", Align::right},
+                   {"free MiB", Align::right},
+                   {"total MiB", Align::right},
+                   {"util", Align::right},
+                   {"temp", Align::right},
+                   {"power", Align::right}});
   for (const GpuRow& row : list.rows) {
     const nvml::GpuStatus& gpu = row.status;
     const auto bytes = [&](std::size_t nvml::GpuMemory::*member) {
       return mib(gpu.memory ? std::optional(*gpu.memory.*member) : std::nullopt);
     };
     const auto& capability = gpu.compute_capability;
-    table.push_back({std::to_string(gpu.index), device_names(row),
-                     gpu.name.empty() ? "-" : gpu.name,
-                     capability ? fmt::format("{}.{}", capability->major, capability->minor) : "-",
-                     bytes(&nvml::GpuMemory::used_bytes), bytes(&nvml::GpuMemory::free_bytes),
-                     bytes(&nvml::GpuMemory::total_bytes), with_unit(gpu.utilization_percent, "%"),
-                     with_unit(gpu.temperature_celsius, "C"), power(gpu)});
+    table.add_row({std::to_string(gpu.index), device_names(row), gpu.name.empty() ? "-" : gpu.name,
+                   capability ? fmt::format("{}.{}", capability->major, capability->minor) : "-",
+                   bytes(&nvml::GpuMemory::used_bytes), bytes(&nvml::GpuMemory::free_bytes),
+                   bytes(&nvml::GpuMemory::total_bytes), with_unit(gpu.utilization_percent, "%"),
+                   with_unit(gpu.temperature_celsius, "C"), power(gpu)});
   }
-  return table_text("><<>>>>>>>", table);
+  return table.text();
 }
 
 std::string processes_text(const GpuList& list) {
-  Rows table{{"GPU", "pid", "user", "used MiB", "process"}};
+  TextTable table({{"GPU", Align::right},
+                   {"pid", Align::right},
+                   {"user"},
+                   {"used MiB", Align::right},
+                   {"process"}});
+  std::size_t num_processes = 0;
   std::vector<std::size_t> silent;
   for (const GpuRow& row : list.rows) {
     if (!row.status.processes) silent.push_back(row.status.index);
     for (const nvml::GpuProcess& process :
          row.status.processes.value_or(std::vector<nvml::GpuProcess>())) {
       const auto owner = nvml::find_owner(process.pid);
-      table.push_back({std::to_string(row.status.index), std::to_string(process.pid),
-                       owner ? owner->user : "-", mib(process.memory_bytes),
-                       owner ? owner->command.substr(0, kMaxCommand) : "(not seen from here)"});
+      ++num_processes;
+      table.add_row({std::to_string(row.status.index), std::to_string(process.pid),
+                     owner ? owner->user : "-", mib(process.memory_bytes),
+                     owner ? owner->command.substr(0, kMaxCommand) : "(not seen from here)"});
     }
   }
-  const bool has_processes = table.size() > 1;
   std::string text;
-  if (has_processes) text = table_text(">><><", table);
-  if (!has_processes && silent.empty()) text = "no process has a compute context on a GPU\n";
+  if (num_processes > 0) text = table.text();
+  if (num_processes == 0 && silent.empty()) text = "no process has a compute context on a GPU\n";
   if (!silent.empty()) text += fmt::format("processes unknown: GPU {}\n", fmt::join(silent, ", "));
   return text;
 }
@@ -107,8 +127,9 @@ std::string link_text(const nvml::GpuLink& link) {
 }
 
 std::string links_text(const GpuList& list) {
-  Rows table(1, {""});
-  for (const GpuRow& row : list.rows) table[0].push_back(fmt::format("GPU {}", row.status.index));
+  std::vector<TextTable::Column> columns{{""}};
+  for (const GpuRow& row : list.rows) columns.push_back({fmt::format("GPU {}", row.status.index)});
+  TextTable table(std::move(columns));
   std::set<std::string> paths;
   bool any_unknown = false;
   for (std::size_t a = 0; a < list.rows.size(); ++a) {
@@ -120,9 +141,9 @@ std::string links_text(const GpuList& list) {
       paths.insert(link.num_nvlinks > 0 ? "NV#" : link.path());
       any_unknown = any_unknown || !link.peer_access;
     }
-    table.push_back(std::move(cells));
+    table.add_row(std::move(cells));
   }
-  std::string text = table_text(std::string(table[0].size(), '<'), table);
+  std::string text = table.text();
   for (const std::string& path : paths) {
     const std::string meaning = nvml::explain_path(path);
     if (!meaning.empty()) text += fmt::format("{:<5} {}\n", path, meaning);

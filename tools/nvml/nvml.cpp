@@ -145,6 +145,17 @@ std::optional<std::vector<GpuProcess>> read_processes(const Library& library, De
   return processes;
 }
 
+std::vector<std::string> read_slices(const Library& library, DeviceHandle gpu) {
+  std::vector<std::string> uuids;
+  const unsigned most = read_number(library, "nvmlDeviceGetMaxMigDeviceCount", gpu).value_or(0);
+  for (unsigned i = 0; i < most; ++i) {
+    DeviceHandle slice = nullptr;
+    if (library.call("nvmlDeviceGetMigDeviceHandleByIndex", gpu, i, &slice) != kSuccess) continue;
+    uuids.push_back(read_text(library, "nvmlDeviceGetUUID", slice));
+  }
+  return uuids;
+}
+
 GpuStatus read_gpu(const Library& library, std::size_t index) {
   const DeviceHandle gpu = gpu_handle(library, index);
   GpuStatus status;
@@ -170,6 +181,7 @@ GpuStatus read_gpu(const Library& library, std::size_t index) {
   status.power_watts = milli(read_number(library, "nvmlDeviceGetPowerUsage", gpu));
   status.power_limit_watts = milli(read_number(library, "nvmlDeviceGetEnforcedPowerLimit", gpu));
   status.processes = read_processes(library, gpu);
+  status.slices = read_slices(library, gpu);
   return status;
 }
 

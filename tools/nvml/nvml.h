@@ -81,6 +81,7 @@ struct GpuStatus {
   std::optional<double> power_watts;
   std::optional<double> power_limit_watts;
   std::optional<std::vector<GpuProcess>> processes;  // those with a compute context
+  std::vector<std::string> slices;                   // UUIDs of its MIG instances: "MIG-1f2a..."
 };
 
 // Reads every GPU. REQUIRES: library.available(). Throws Error{Device} if GPUs cannot be listed, or

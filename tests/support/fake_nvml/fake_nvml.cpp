@@ -27,12 +27,13 @@ json machine() {
   return json::parse(file, nullptr, false);
 }
 
-// A handle is the GPU's number plus one, in the shape of a pointer.
+// A handle is the GPU's number plus one, in the shape of a pointer; a slice's is 1000 times its own
+// number plus one more.
 DeviceHandle handle_of(std::size_t index) {
   return reinterpret_cast<DeviceHandle>(index + 1);
 }
 std::size_t index_of(DeviceHandle gpu) {
-  return reinterpret_cast<std::size_t>(gpu) - 1;
+  return (reinterpret_cast<std::size_t>(gpu) - 1) % 1000;
 }
 
 // The member `key` of a GPU; null when the file does not tell.
@@ -118,7 +119,19 @@ Result nvmlDeviceGetName(DeviceHandle gpu, char* name, unsigned length) {
 }
 
 Result nvmlDeviceGetUUID(DeviceHandle gpu, char* uuid, unsigned length) {
-  return copy_text(value(gpu, "uuid"), uuid, length);
+  const std::size_t slice = reinterpret_cast<std::size_t>(gpu) / 1000;
+  return copy_text(slice > 0 ? value(gpu, "slices")[slice - 1] : value(gpu, "uuid"), uuid, length);
+}
+
+Result nvmlDeviceGetMaxMigDeviceCount(DeviceHandle, unsigned* count) {
+  *count = 7;
+  return kSuccess;
+}
+
+Result nvmlDeviceGetMigDeviceHandleByIndex(DeviceHandle gpu, unsigned index, DeviceHandle* slice) {
+  if (index >= value(gpu, "slices").size()) return kNotFound;
+  *slice = reinterpret_cast<DeviceHandle>(reinterpret_cast<std::size_t>(gpu) + 1000 * (index + 1));
+  return kSuccess;
 }
 
 Result nvmlDeviceGetPciInfo_v3(DeviceHandle gpu, PciInfo* pci) {
