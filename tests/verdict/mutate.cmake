@@ -1,11 +1,7 @@
 # Copies SOURCE to OUTPUT with the text in FOLDER/replace.txt replaced by that in FOLDER/with.txt.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/replace_once.cmake)
 file(READ ${SOURCE} text)
 file(READ ${FOLDER}/replace.txt replaced)
 file(READ ${FOLDER}/with.txt with)
-string(FIND "${text}" "${replaced}" first)
-string(FIND "${text}" "${replaced}" last REVERSE)
-if(first EQUAL -1 OR NOT first EQUAL last)
-  message(FATAL_ERROR "a mutant's text must stand in ${SOURCE} exactly once:\n${replaced}")
-endif()
-string(REPLACE "${replaced}" "${with}" text "${text}")
+replace_once(text "${replaced}" "${with}" ${SOURCE})
 file(WRITE ${OUTPUT} "${text}")

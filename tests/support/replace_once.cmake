@@ -1,0 +1,10 @@
+# replace_once(text "old" "new" FILE): in the text of the variable, which is FILE's. "old" must stand there exactly once.
+function(replace_once variable old new file)
+  string(FIND "${${variable}}" "${old}" first)
+  string(FIND "${${variable}}" "${old}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(FATAL_ERROR "a mutant's text must stand in ${file} exactly once:\n${old}")
+  endif()
+  string(REPLACE "${old}" "${new}" text "${${variable}}")
+  set(${variable} "${text}" PARENT_SCOPE)
+endfunction()
