@@ -88,12 +88,16 @@ Outcome MarkedProgram::wait() {
   Outcome outcome;
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   outcome.out = out();
-  outcome.err = read_text(folder_ / "err");
+  outcome.err = err();
   return outcome;
 }
 
 std::string MarkedProgram::out() const {
   return read_text(folder_ / "out");
+}
+
+std::string MarkedProgram::err() const {
+  return read_text(folder_ / "err");
 }
 
 std::vector<pid_t> MarkedProgram::alive() const {

@@ -29,8 +29,9 @@ class MarkedProgram {
   void send(int signal) const;
   // Waits for its end, and reads what it wrote.
   Outcome wait();
-  // Its output on stdout so far.
+  // What it wrote so far.
   std::string out() const;
+  std::string err() const;
 
   // Processes alive that descend from it, itself included, rising.
   std::vector<pid_t> alive() const;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,54 +11,28 @@
 #include <stdexcept>
 
 namespace lockstep::testing {
-namespace {
-
-// The actions that send the program's output to files and start it in a folder.
-class SpawnActions {
- public:
-  SpawnActions(const std::filesystem::path& folder, const std::filesystem::path& out,
-               const std::filesystem::path& err) {
-    posix_spawn_file_actions_init(&actions_);
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
-    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, out.c_str(), kFlags, 0600);
-    posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, err.c_str(), kFlags, 0600);
-    posix_spawn_file_actions_addchdir_np(&actions_, folder.c_str());
-  }
-  ~SpawnActions() { posix_spawn_file_actions_destroy(&actions_); }
-  SpawnActions(const SpawnActions&) = delete;
-  SpawnActions& operator=(const SpawnActions&) = delete;
-
-  const posix_spawn_file_actions_t* get() const { return &actions_; }
-
- private:
-  posix_spawn_file_actions_t actions_;
-};
-
-int wait_for(pid_t process) {
-  int status = 0;
-  if (::waitpid(process, &status, 0) != process) throw std::runtime_error("waitpid failed");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-}  // namespace
-
 Outcome run_lockstep(const Arguments& arguments, const std::filesystem::path& folder) {
   const TempFolder outputs;
-  const SpawnActions actions(folder, outputs / "out", outputs / "err");
-  std::string program = LOCKSTEP_PROGRAM;
+  const std::string out = (outputs / "out").string();
+  const std::string err = (outputs / "err").string();
   std::vector<std::string> words = arguments;
-  std::vector<char*> argv{program.data()};
+  std::vector<char*> argv{const_cast<char*>(LOCKSTEP_PROGRAM)};
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  pid_t process = 0;
-  if (::posix_spawnp(&process, program.c_str(), actions.get(), nullptr, argv.data(), environ) !=
-      0) {
-    throw std::runtime_error("cannot start " + program);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    ::dup2(::open(out.c_str(), kFlags, 0600), STDOUT_FILENO);
+    ::dup2(::open(err.c_str(), kFlags, 0600), STDERR_FILENO);
+    if (::chdir(folder.c_str()) == 0) ::execvp(argv[0], argv.data());
+    ::_exit(127);
   }
+  int status = 0;
+  if (::waitpid(process, &status, 0) != process) throw std::runtime_error("waitpid failed");
   Outcome outcome;
-  outcome.exit_code = wait_for(process);
-  outcome.out = read_text(outputs / "out");
-  outcome.err = read_text(outputs / "err");
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.out = read_text(out);
+  outcome.err = read_text(err);
   return outcome;
 }
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/fake_nvml/fake_machine.h"
-#include "tests/tools/running_program.h"
+#include "tests/tools/marked_program.h"
 
 namespace lockstep::testing {
 namespace {
@@ -23,7 +23,25 @@ Arguments with_devices(const std::string& flags, const std::string& script) {
 }
 
 const std::string kPrintGpus = "echo $CUDA_VISIBLE_DEVICES";
-const std::string kHold = "echo running; cat";  // until its input ends
+
+// Runs lockstep with-devices while the test goes on.
+class Running : public MarkedProgram {
+ public:
+  Running(const std::string& flags, const std::string& script)
+      : MarkedProgram(command(flags, script)) {}
+
+  // True as soon as it has written these words; false after 20 seconds.
+  bool says(const std::string& text) const {
+    return wait_until([&] { return (out() + err()).find(text) != std::string::npos; });
+  }
+
+ private:
+  static Arguments command(const std::string& flags, const std::string& script) {
+    Arguments arguments = with_devices(flags, script);
+    arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
+    return arguments;
+  }
+};
 
 TEST(WithDevices, RunsTheCommandOnTheFirstIdleGpus) {
   FakeMachine machine(4);
@@ -63,14 +81,14 @@ TEST(WithDevices, MoreThanTheMachineHasIsAnErrorAtOnce) {
 TEST(WithDevices, WaitsUntilTheProcessLeavesAndSaysSoOnce) {
   FakeMachine machine(1);
   machine.set_processes(0, {kStranger});
-  RunningProgram program(with_devices("1", kPrintGpus));
-  EXPECT_EQ(program.read_error_line(),
-            "lockstep: waiting for 1 idle GPU: GPU 0 used by pid 1073741824");
+  Running program("1", kPrintGpus);
+  EXPECT_TRUE(program.says("waiting for 1 idle GPU: GPU 0 used by pid 1073741824"));
   machine.set_processes(0, {});
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out, fake_uuid(0) + "\n");
-  EXPECT_THAT(outcome.err, ::testing::MatchesRegex("lockstep: got them after .* s\n"));
+  EXPECT_THAT(outcome.err,
+              ::testing::MatchesRegex("lockstep: waiting .*\nlockstep: got them after .* s\n"));
 }
 
 TEST(WithDevices, LimitsDecideWhatIsIdle) {
@@ -98,33 +116,21 @@ TEST(WithDevices, TwoProgramsNeverShareAGpu) {
   FakeMachine machine(2);
   machine.gpu(1)["memory"]["used"] = 0;
   machine.publish();
-  RunningProgram first(with_devices("1", kPrintGpus + "; cat"));
-  EXPECT_EQ(first.read_line(), fake_uuid(0));
-  RunningProgram second(with_devices("1", kPrintGpus + "; cat"));
-  EXPECT_EQ(second.read_line(), fake_uuid(1));
+  Running first("1", kPrintGpus + "; exec sleep 60");
+  EXPECT_TRUE(first.says(fake_uuid(0)));
+  Running second("1", kPrintGpus + "; exec sleep 60");
+  EXPECT_TRUE(second.says(fake_uuid(1)));
   expect_rejected(run_lockstep(with_devices("1 --timeout 0", "true")), 1,
-                  {"GPU 0 locked by pid " + std::to_string(first.pid()),
-                   "GPU 1 locked by pid " + std::to_string(second.pid())});
+                  {"GPU 0 locked by pid " + std::to_string(first.process()),
+                   "GPU 1 locked by pid " + std::to_string(second.process())});
 }
 
 TEST(WithDevices, TheLockLastsAsLongAsTheCommand) {
   const FakeMachine machine(1);
-  RunningProgram first(with_devices("1", kHold));
-  EXPECT_EQ(first.read_line(), "running");
-  RunningProgram second(with_devices("1", "echo mine"));
-  EXPECT_THAT(second.read_error_line(),
-              HasSubstr("GPU 0 locked by pid " + std::to_string(first.pid())));
-  first.close_input();
-  EXPECT_EQ(first.wait().exit_code, 0);
-  EXPECT_EQ(second.wait().out, "mine\n");
-}
-
-TEST(WithDevices, AKilledHolderFreesItsLock) {
-  const FakeMachine machine(1);
-  RunningProgram first(with_devices("1", "echo running; exec cat"));
-  EXPECT_EQ(first.read_line(), "running");
-  RunningProgram second(with_devices("1", "echo mine"));
-  EXPECT_THAT(second.read_error_line(), HasSubstr("waiting"));
+  Running first("1", "echo running; exec sleep 60");
+  EXPECT_TRUE(first.says("running"));
+  Running second("1", "echo mine");
+  EXPECT_TRUE(second.says("GPU 0 locked by pid " + std::to_string(first.process())));
   first.send(SIGKILL);
   EXPECT_EQ(first.wait().exit_code, 128 + SIGKILL);
   EXPECT_EQ(second.wait().out, "mine\n");
@@ -134,11 +140,9 @@ TEST(WithDevices, AWaiterHoldsNothingWhileItWaits) {
   FakeMachine machine(2);
   machine.gpu(1)["memory"]["used"] = 0;
   machine.set_processes(1, {kStranger});
-  RunningProgram waiter(with_devices("2", kPrintGpus));
-  EXPECT_THAT(waiter.read_error_line(), HasSubstr("waiting for 2 idle GPUs: GPU 1 used by"));
-  RunningProgram other(with_devices("1", kPrintGpus));
-  EXPECT_EQ(other.read_line(), fake_uuid(0));
-  EXPECT_EQ(other.wait().exit_code, 0);
+  Running waiter("2", kPrintGpus);
+  EXPECT_TRUE(waiter.says("waiting for 2 idle GPUs: GPU 1 used by"));
+  EXPECT_EQ(run_lockstep(with_devices("1", kPrintGpus)).out, fake_uuid(0) + "\n");
   machine.set_processes(1, {});
   EXPECT_EQ(waiter.wait().out, fake_uuid(0) + "," + fake_uuid(1) + "\n");
 }
@@ -147,25 +151,13 @@ TEST(WithDevices, TwoWaitersForAllGpusBothGetThem) {
   FakeMachine machine(2);
   machine.gpu(1)["memory"]["used"] = 0;
   machine.set_processes(0, {kStranger});
-  RunningProgram first(with_devices("2", "true"));
-  RunningProgram second(with_devices("2", "true"));
-  first.read_error_line();
-  second.read_error_line();
+  Running first("2", "true");
+  Running second("2", "true");
+  EXPECT_TRUE(first.says("waiting"));
+  EXPECT_TRUE(second.says("waiting"));
   machine.set_processes(0, {});
   EXPECT_EQ(first.wait().exit_code, 0);
   EXPECT_EQ(second.wait().exit_code, 0);
-}
-
-TEST(WithDevices, SignalsReachTheCommand) {
-  const FakeMachine machine(1);
-  RunningProgram program(
-      with_devices("1", "trap 'echo told; exit 9' TERM; echo running; while :; do read x; done"));
-  EXPECT_EQ(program.read_line(), "running");
-  program.send(SIGTERM);
-  program.close_input();
-  const Outcome outcome = program.wait();
-  EXPECT_EQ(outcome.exit_code, 9);
-  EXPECT_EQ(outcome.out, "told\n");
 }
 
 TEST(WithDevices, FilesAndFolderAreForAllUsers) {
