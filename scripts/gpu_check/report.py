@@ -10,6 +10,7 @@ MISSED (the target), FAILED (the program), measured, skipped, not run; detail, w
 import json
 import os
 import shutil
+import textwrap
 import threading
 from pathlib import Path
 
@@ -18,9 +19,8 @@ from pack import Problem
 SCHEMA = "lockstep.gpu_check/4"
 HEAD = """# What was measured on GPUs
 
-Written by `scripts/gpu_check.sh measured` from the files in [docs/measured](measured), each the
-`gpu_check.json` of one run of `scripts/gpu_check.sh run` on a machine with a GPU: every line that was found
-there, met or missed. Rehearsals on the emulated GPU are refused here.
+`scripts/gpu_check.sh measured` writes this page from the files in [docs/measured](measured), the `gpu_check.json` of each
+run of `scripts/gpu_check.sh run` on a GPU. It shows every line of them, met or missed.
 """
 NONE = "\n**There is no result yet:** no time of a GPU has been measured. docs/gpus.md says what runs without one.\n"
 
@@ -73,10 +73,17 @@ def page(folder):
         gpus = "; ".join(", ".join(gpu.values()) for gpu in result["machine"]["gpus"])
         lines += [f"\n## {gpus}, {result['date']}\n", result["machine"]["host"]]
         lines += [f"Commit {result['commit']}, file [{path.name}](measured/{path.name}).\n"]
-        lines += ["| stage | line | figure | asked | verdict | detail |", "|---|---|---|---|---|---|"]
+        lines += ["| line | figure | asked | verdict | detail |", "|---|---|---|---|---|"]
+        passed = []
         for row in result["rows"]:
-            cells = [row["stage"], row["name"], figure_of(row), row["asked"], row["verdict"], row["detail"]]
+            if row["verdict"] == "ok" and row["figure"] is None:
+                passed.append(row["name"] + (f" ({row['detail']})" if row["detail"] else ""))
+                continue
+            cells = [row["name"], figure_of(row), row["asked"], row["verdict"], row["detail"]]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        if passed:
+            names = "; ".join(dict.fromkeys(passed))
+            lines += ["\n" + textwrap.fill(f"Ok, without a figure: {names}.", 120, break_on_hyphens=False)]
     return HEAD + ("\n".join(lines) + "\n" if lines else NONE)
 
 
