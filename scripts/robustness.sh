@@ -73,18 +73,16 @@ fuzzed=$(fuzz_all)
 cat >docs/robustness.md <<END
 # Robustness: attacks and their outcomes
 
-\`scripts/robustness.sh\` wrote this page on $(date -u +%F) on $(nproc) cores; run it to renew the page. A crash, a hang,
-a lost file or a process left behind fails a test, and then the script writes nothing. Seeds are fixed, so a failure
-repeats. The generators are in \`tests/hostile\` and \`tests/fuzz\`; \`scripts/test.sh\` runs some seconds of each. Each
-libFuzzer row ran $minutes minutes with the address and undefined-behaviour sanitizers, all at once.
+\`scripts/robustness.sh\` wrote this page on $(date -u +%F) on $(nproc) cores, with the generators in \`tests/hostile\` and
+\`tests/fuzz\`, of which \`scripts/test.sh\` runs some seconds. A crash, a hang, a lost file or a process left behind fails a
+test, and then nothing is written. Each libFuzzer row ran $minutes minutes with the address and undefined-behaviour sanitizers.
 
 | target | attacks | outcome |
 |---|---:|---|
 $hostile
 $fuzzed
 
-Not attacked: GPUs, several machines (\`tests/multi_host\` cuts links between namespaces of one machine), and files that
-their owner changes while they are read. If launcher and supervisor are killed at once, processes that ranks started
-survive (\`engine/launch/launcher.h\`).
+Not attacked: GPUs, several machines (\`tests/multi_host\` plays them), and files that change while they are read. If
+launcher and supervisor are killed at once, processes that ranks started survive.
 END
 echo "lockstep: wrote docs/robustness.md" >&2

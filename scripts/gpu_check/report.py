@@ -74,16 +74,17 @@ def page(folder):
         lines += [f"\n## {gpus}, {result['date']}\n", result["machine"]["host"]]
         lines += [f"Commit {result['commit']}, file [{path.name}](measured/{path.name}).\n"]
         lines += ["| line | figure | asked | verdict | detail |", "|---|---|---|---|---|"]
-        passed = []
+        others = {"ok": [], "measured": []}  # lines without a target
         for row in result["rows"]:
-            if row["verdict"] == "ok" and row["figure"] is None:
-                passed.append(row["name"] + (f" ({row['detail']})" if row["detail"] else ""))
+            if row["verdict"] in others and not row["asked"]:
+                detail = f" ({row['detail']})" if row["detail"] else ""
+                others[row["verdict"]].append(f"{row['name']} {figure_of(row)}".rstrip() + detail)
                 continue
             cells = [row["name"], figure_of(row), row["asked"], row["verdict"], row["detail"]]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        if passed:
-            names = "; ".join(dict.fromkeys(passed))
-            lines += ["\n" + textwrap.fill(f"Ok, without a figure: {names}.", 120, break_on_hyphens=False)]
+        for verdict, names in others.items():
+            text = f"Without a target, {verdict}: {'; '.join(dict.fromkeys(names))}."
+            lines += ["\n" + textwrap.fill(text, 120, break_on_hyphens=False)] if names else []
     return HEAD + ("\n".join(lines) + "\n" if lines else NONE)
 
 

@@ -6,9 +6,9 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts" / "check_docs"))
+sys.path.insert(0, str(ROOT / "scripts"))
 
-from page import read_blocks
+from check_docs import read_blocks
 
 
 def rows():
@@ -43,7 +43,7 @@ class Glossary(unittest.TestCase):
 class ChinesePage(unittest.TestCase):
     def test_its_commands_are_those_of_the_english_page(self):
         def commands(name):
-            blocks = read_blocks(name, (ROOT / name).read_text())
+            blocks = read_blocks((ROOT / name).read_text())
             lines = [[re.sub(r"\s+#.*", "", line) for line in block.lines] for block in blocks if block.language == ""]
             return ["\n".join(block) for block in lines]
 
