@@ -34,7 +34,7 @@ TEST(Mistakes, AreNamedInOneLine) {
     expect_rejected(run_lockstep(words(line.substr(0, arrow))), exit_code, phrases);
     ++num_mistakes;
   }
-  EXPECT_GT(num_mistakes, 200u);
+  EXPECT_GT(num_mistakes, 150u);
 }
 
 TEST(CommandLine, AnEmptyValueIsAMistakeAndNotADefault) {
