@@ -37,9 +37,10 @@ run_hostile_tests() {
 
 # fuzz NAME: a row of the table.
 fuzz() {
-  local target=$1 log=$work/$1.log found=$work/$1
+  local target=$1 log=$work/$1.log found=$work/$1 program=fuzz_readers
+  if [[ $target == store_messages ]]; then program=fuzz_store_messages; fi
   mkdir -p "$found"
-  if ! "build/fuzz/bin/fuzz_$target" -max_total_time=$((minutes * 60)) -timeout=20 -rss_limit_mb=1024 \
+  if ! LOCKSTEP_FUZZED_READER=$target "build/fuzz/bin/$program" -max_total_time=$((minutes * 60)) -timeout=20 -rss_limit_mb=1024 \
     -artifact_prefix="build/fuzz/$target-" -print_final_stats=1 "$found" "tests/fuzz/corpus/$target" >"$log" 2>&1; then
     tail -n 60 "$log" >&2
     return 1
@@ -60,7 +61,7 @@ fuzz_all() {
     -D LOCKSTEP_FUZZ=ON -D LOCKSTEP_SANITIZE=address -D LOCKSTEP_CUDA=OFF -D LOCKSTEP_MPI=OFF || return 1
   local targets=()
   for corpus in tests/fuzz/corpus/*; do targets+=("$(basename "$corpus")"); done
-  quietly "building build/fuzz" ninja -C build/fuzz "${targets[@]/#/fuzz_}" || return 1
+  quietly "building build/fuzz" ninja -C build/fuzz fuzz_readers fuzz_store_messages || return 1
   echo "lockstep: fuzzing ${#targets[@]} targets, $minutes minutes each" >&2
   export -f fuzz
   export work minutes

@@ -1,5 +1,5 @@
-// The fuzzer's entry point takes any bytes as a file of the reader that this is compiled for, or
-// that the environment names.
+// The fuzzer's entry point takes any bytes as a file of the reader that LOCKSTEP_FUZZED_READER
+// names.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "tests/fuzz/readers/readers.h"
+#include "tests/fuzz/readers.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t num_bytes) {
   static const int file = ::memfd_create("fuzzed", 0);
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t num
       ::pwrite(file, bytes, num_bytes, 0) != static_cast<ssize_t>(num_bytes)) {
     throw std::runtime_error("cannot write the file");
   }
-  static const char* const reader = LOCKSTEP_FUZZED_READER;
+  static const char* const reader = std::getenv("LOCKSTEP_FUZZED_READER");
   if (reader == nullptr) throw std::runtime_error("LOCKSTEP_FUZZED_READER names no reader");
   lockstep::testing::survives(lockstep::testing::file_reader(reader), path);
   return 0;

@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "tests/datasets/idx_files.h"
-#include "tests/fuzz/readers/readers.h"
+#include "tests/fuzz/readers.h"
 #include "tests/support/temp_folder.h"
 
 namespace lockstep::testing {
