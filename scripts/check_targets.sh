@@ -162,67 +162,58 @@ check_scaling() {
   done
 }
 
-check_all_reduce() {
-  local size round
-  if ! command -v mpicc >/dev/null || ! command -v mpirun >/dev/null; then
-    skip "all-reduce beside Open MPI" "no mpicc and mpirun here"
-    return
-  fi
-  mpicc -O3 -o "$work/mpi_all_reduce" tests/bench/mpi_all_reduce.c
-  local sizes=(16384 262144 4194304 67108864)
-  for ((round = 0; round < rounds; round++)); do
-    mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np 2 "$work/mpi_all_reduce" "${sizes[@]}" \
-      >>"$work/mpi" 2>"$work/mpi.log" || { cat "$work/mpi.log" >&2 && return 1; }
-    "$bin/lockstep" bench all-reduce --devices 2 -b 16K -e 64M -f 4 -n 50 -w 10 >>"$work/ours"
-  done
-  for size in "${sizes[@]}"; do
-    local peer ours
-    peer=$(awk -v s="$size" '$1 == s { print $2 }' "$work/mpi" | sort -g | head -n 1)
-    ours=$(awk -v s="$size" '$1 == s { print $6 }' "$work/ours" | sort -g | head -n 1)
-    verdict "all-reduce of $size bytes, 2 threads: busbw / Open MPI's" "$(calculate "$peer / $ours")" ">=" 1 \
-      "$ours us, Open MPI $peer us"
-  done
-}
-
 # fastest FILE COLUMN SIZE: the smallest time in the lines of this size.
 fastest() { awk -v s="$3" -v c="$2" '$1 == s { print $c }' "$1" | sort -g | head -n 1; }
 
-# All rounds of one kind of all-reduce between processes, in files of "size ... time ..." lines.
-ours_between_processes() { # TRANSPORT RANKS FIRST -> appended to $work/own.TRANSPORT.RANKS
-  "$bin/lockstep" bench all-reduce --ranks processes --transport "$1" --devices "$2" -b "$3" -e 64M -f 4 \
-    -n 30 -w 5 >>"$work/own.$1.$2"
+# has_mpi: builds Open MPI's side, where Open MPI is.
+has_mpi() {
+  command -v mpicc >/dev/null && command -v mpirun >/dev/null || return 1
+  [[ -x $work/mpi_all_reduce ]] || mpicc -O3 -o "$work/mpi_all_reduce" tests/bench/mpi_all_reduce.c
 }
-open_mpi() { # RANKS SIZES... -> appended to $work/mpi.RANKS
+open_mpi() { # RANKS SIZES... -> "size ... time ..." lines
   mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np "$1" "$work/mpi_all_reduce" "${@:2}" \
-    >>"$work/mpi.$1" 2>"$work/mpi.log" || { cat "$work/mpi.log" >&2 && return 1; }
+    2>"$work/mpi.log" || { cat "$work/mpi.log" >&2 && return 1; }
 }
 torch_ranks() { # RANKS ARGUMENTS...
   "$python" -m torch.distributed.run --standalone --nproc-per-node "$1" tests/bench/torch_ddp.py "${@:2}" \
     2>"$work/torch.log" || { cat "$work/torch.log" >&2 && return 1; }
 }
 
+check_all_reduce() {
+  local size round peer ours sizes=(16384 262144 4194304 67108864)
+  has_mpi || { skip "all-reduce beside Open MPI" "no mpicc and mpirun here" && return; }
+  for ((round = 0; round < rounds; round++)); do
+    open_mpi 2 "${sizes[@]}" >>"$work/mpi"
+    "$bin/lockstep" bench all-reduce --devices 2 -b 16K -e 64M -f 4 -n 50 -w 10 >>"$work/own"
+  done
+  for size in "${sizes[@]}"; do
+    peer=$(fastest "$work/mpi" 2 "$size")
+    ours=$(fastest "$work/own" 6 "$size")
+    verdict "all-reduce of $size bytes, 2 threads: busbw / Open MPI's" "$(calculate "$peer / $ours")" ">=" 1 \
+      "$ours us, Open MPI $peer us"
+  done
+}
+
+ours_between_processes() { # TRANSPORT RANKS FIRST
+  "$bin/lockstep" bench all-reduce --ranks processes --transport "$1" --devices "$2" -b "$3" -e 64M -f 4 -n 30 -w 5
+}
+
 check_process_all_reduce() {
   local sizes=(16384 65536 262144 1048576 4194304 16777216 67108864) size round ranks ours peer
-  local has_mpi=yes
-  if command -v mpicc >/dev/null && command -v mpirun >/dev/null; then
-    mpicc -O3 -o "$work/mpi_all_reduce" tests/bench/mpi_all_reduce.c
-  else
-    has_mpi=
-    skip "all-reduce between processes beside Open MPI" "no mpicc and mpirun here"
-  fi
+  has_mpi || skip "all-reduce between processes beside Open MPI" "no mpicc and mpirun here"
   has_torch || skip "all-reduce between processes beside gloo" "$python cannot import torch"
   for ((round = 0; round < rounds; round++)); do
     for ranks in 2 4 8; do
-      ours_between_processes shm "$ranks" 16K
-      if [[ $has_mpi ]]; then open_mpi "$ranks" "${sizes[@]}"; fi
+      ours_between_processes shm "$ranks" 16K >>"$work/own.shm.$ranks"
+      if has_mpi; then open_mpi "$ranks" "${sizes[@]}" >>"$work/mpi.$ranks"; fi
       if has_torch; then torch_ranks "$ranks" all-reduce "${sizes[@]}" >>"$work/gloo.$ranks"; fi
     done
-    ours_between_processes tcp 2 4M
+    ours_between_processes tcp 2 4M >>"$work/own.tcp.2"
   done
   for size in "${sizes[@]}"; do
     for ranks in 2 4 8; do
       ours=$(fastest "$work/own.shm.$ranks" 6 "$size")
-      if [[ $has_mpi ]]; then
+      if has_mpi; then
         peer=$(fastest "$work/mpi.$ranks" 2 "$size")
         local name="all-reduce of $size bytes, $ranks processes"
         if [[ $ranks -gt 2 || $size == 65536 ]]; then
@@ -341,11 +332,17 @@ step_differences() {
        }' "${@:2}"
 }
 
-# agree NAME MEAN LARGEST NETS FILE...: verdicts on step_differences; a mean of "-" is not asked for.
+# agree NAME MEAN LARGEST NETS FILE...: verdicts on step_differences, or with "-" for the limits only figures.
 agree() {
   read -r -a found < <(step_differences "${@:4}")
-  if [[ $2 != - ]]; then verdict "$1: mean difference (%)" "${found[0]}" "<=" "$2" "${found[2]} rows"; fi
-  verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "${found[2]} rows; net ${found[3]}, ${found[4]} x ${found[5]}"
+  local where="${found[2]} rows; net ${found[3]}, ${found[4]} x ${found[5]}"
+  if [[ $2 == - ]]; then
+    report "$1: mean difference (%)" "${found[0]}" "$where"
+    report "$1: largest difference (%)" "${found[1]}" "$where"
+  else
+    verdict "$1: mean difference (%)" "${found[0]}" "<=" "$2" "$where"
+    verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "$where"
+  fi
 }
 
 # Steps of machines that are acted out beside those that are predicted, of five nets on two machines.
@@ -364,12 +361,6 @@ check_acting() {
 NETS
   done >"$work/acting"
   agree "acted out and predicted steps" 5 10 10 "$work/acting"
-}
-
-# show_difference WHAT NETS FILE...: prints how far steps lie apart, as agree() does, without a verdict.
-show_difference() {
-  read -r -a found < <(step_differences "${@:2}")
-  printf '%-58s %9s  %-9s %-7s %s\n' "$1: mean, largest difference (%)" "${found[0]}" "${found[1]}" - "${found[2]} rows"
 }
 
 # Steps of one and two devices of this machine that are predicted, and acted out, from a calibration, beside those that
@@ -394,9 +385,9 @@ check_calibration() {
   # A step on one device is where the prediction comes from. Processes are rows of another name.
   grep -v single "$work/by-threads" >"$work/predicted"
   sed 's/ddp  /dp   /' "$work/by-processes" | grep -v single >>"$work/predicted"
-  show_difference "2 threads, 2 processes predicted by a calibration" 4 "$work/predicted"
+  agree "2 threads, 2 processes predicted by a calibration" - - 4 "$work/predicted"
   grep -v '^~' "$work/by-threads" >"$work/measured"
-  show_difference "1 and 2 devices acted out by a calibration" 4 "$work/measured" "$work/acted-here"
+  agree "1 and 2 devices acted out by a calibration" - - 4 "$work/measured" "$work/acted-here"
 }
 
 printf '%-58s %9s  %-9s %-7s %s\n' target figure asked verdict detail

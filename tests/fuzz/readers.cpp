@@ -26,6 +26,7 @@ namespace {
 using datasets::gzip_bytes;
 using datasets::idx_bytes;
 
+// Throws std::logic_error.
 void expect(bool condition, const char* what) {
   if (!condition) throw std::logic_error(what);
 }
