@@ -3,7 +3,8 @@
 // A section begins with a heading that names its schema, or several, in backticks; in its tables a
 // row "| `rows[].step_seconds` | s | ... |" documents a field, and "`a.{b,c}`" two of them. Below
 // `[]` stand the fields of all elements. The unit says what a value is: "text", "yes/no", else a
-// number; "or null" and "optional" (a field that not every run has) are said there too.
+// number; "or null" and "optional" (a field that not every run has) are said there too. "`a.*`"
+// stands for all fields of a, whatever they hold.
 #pragma once
 
 #include <map>
