@@ -10,7 +10,6 @@ MISSED (the target), FAILED (the program), measured, skipped, not run; detail, w
 import json
 import os
 import shutil
-import textwrap
 import threading
 from pathlib import Path
 
@@ -20,7 +19,8 @@ SCHEMA = "lockstep.gpu_check/4"
 HEAD = """# What was measured on GPUs
 
 `scripts/gpu_check.sh measured` writes this page from the files in [docs/measured](measured), the `gpu_check.json` of each
-run of `scripts/gpu_check.sh run` on a GPU. It shows every line of them, met or missed.
+run of `scripts/gpu_check.sh run` on a GPU. It shows the lines that have a target, met or missed, and those that failed;
+the files have all.
 """
 NONE = "\n**There is no result yet:** no time of a GPU has been measured. docs/gpus.md says what runs without one.\n"
 
@@ -74,17 +74,10 @@ def page(folder):
         lines += [f"\n## {gpus}, {result['date']}\n", result["machine"]["host"]]
         lines += [f"Commit {result['commit']}, file [{path.name}](measured/{path.name}).\n"]
         lines += ["| line | figure | asked | verdict | detail |", "|---|---|---|---|---|"]
-        others = {"ok": [], "measured": []}  # lines without a target
         for row in result["rows"]:
-            if row["verdict"] in others and not row["asked"]:
-                detail = f" ({row['detail']})" if row["detail"] else ""
-                others[row["verdict"]].append(f"{row['name']} {figure_of(row)}".rstrip() + detail)
-                continue
-            cells = [row["name"], figure_of(row), row["asked"], row["verdict"], row["detail"]]
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        for verdict, names in others.items():
-            text = f"Without a target, {verdict}: {'; '.join(dict.fromkeys(names))}."
-            lines += ["\n" + textwrap.fill(text, 120, break_on_hyphens=False)] if names else []
+            if row["asked"] or row["verdict"] not in ("ok", "measured"):
+                cells = [row["name"], figure_of(row), row["asked"], row["verdict"], row["detail"]]
+                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return HEAD + ("\n".join(lines) + "\n" if lines else NONE)
 
 
