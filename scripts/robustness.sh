@@ -45,13 +45,7 @@ fuzz() {
     tail -n 60 "$log" >&2
     return 1
   fi
-  awk -v target="$target" '
-    /^stat::number_of_executed_units/ { runs = $2 }
-    /^stat::peak_rss_mb/ { peak = $2 }
-    / cov: / { for (i = 1; i < NF; ++i) if ($i == "cov:") edges = $(i + 1) }
-    END {
-      printf "| libFuzzer, %s | %d | no crash or hang; %d edges of code, at most %d MiB |\n", target, runs, edges, peak
-    }' "$log"
+  echo "| libFuzzer, $target | $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") | no crash or hang |"
 }
 
 # fuzz_all: prints their rows.
