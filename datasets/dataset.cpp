@@ -118,51 +118,43 @@ Dataset load_tiny_shakespeare(const std::filesystem::path& data_dir, const TextO
        data_dir.string());
 }
 
-// The four files of MNIST or of its replacement Fashion-MNIST. All headers are compared before any
-// row is read.
-class MnistFiles {
- public:
-  MnistFiles(std::string_view name, const std::filesystem::path& data_dir)
-      : name_(name), data_dir_(data_dir) {}
-
-  Dataset load() const {
-    LabelledIdx train = open("train");
-    LabelledIdx test = open("t10k");
-    require(train.row_shape() == test.row_shape(), ErrorCode::Io, kDatasetOperation,
-            "a row of '{}' has shape {}, but one of '{}' has {}; both must be of one data set",
-            train.images_name(), lockstep::to_string(train.row_shape()), test.images_name(),
-            lockstep::to_string(test.row_shape()));
-    return {train.read(kNumMnistClasses, std::string(name_)),
-            test.read(kNumMnistClasses, std::string(name_))};
-  }
-
- private:
-  LabelledIdx open(std::string_view part) const {
-    return {find(part, "images", "idx3-ubyte"), find(part, "labels", "idx1-ubyte")};
-  }
-
-  // The official name, or with a point instead of the last dash; plain or gzipped; in a folder of
-  // that name or not, because people get these files from several places.
-  std::filesystem::path find(std::string_view part, std::string_view what,
-                             std::string_view type) const {
-    std::error_code ignored;
-    const std::string official = fmt::format("{}-{}-{}", part, what, type);
-    const std::string dotted = fmt::format("{}-{}.{}", part, what, type);
-    for (const auto& folder : {data_dir_ / name_, data_dir_}) {
-      for (const std::string& file : {official, official + ".gz", dotted, dotted + ".gz"}) {
-        std::filesystem::path path = folder / file;
-        if (std::filesystem::is_directory(path, ignored)) path /= file;
-        if (std::filesystem::exists(path, ignored)) return path;
-      }
+// One of MNIST's files, or of its replacement Fashion-MNIST: by the official name, or with a point
+// instead of the last dash; plain or gzipped; in a folder of that name or not, because people get
+// these files from several places.
+std::filesystem::path find_mnist(std::string_view name, const std::filesystem::path& data_dir,
+                                 std::string_view part, std::string_view type) {
+  std::error_code ignored;
+  const std::string official = fmt::format("{}-{}", part, type);
+  const std::string dotted = fmt::format("{}.{}", part, type);
+  for (const auto& folder : {data_dir / name, data_dir}) {
+    for (const std::string& file : {official, official + ".gz", dotted, dotted + ".gz"}) {
+      std::filesystem::path path = folder / file;
+      if (std::filesystem::is_directory(path, ignored)) path /= file;
+      if (std::filesystem::exists(path, ignored)) return path;
     }
-    fail(ErrorCode::Io, kDatasetOperation,
-         "no {0} or {0}.gz in '{1}' or '{2}'; fetch it with: {3} {4} {2}", official,
-         (data_dir_ / name_).string(), data_dir_.string(), "datasets/fetch.sh", name_);
   }
+  fail(ErrorCode::Io, kDatasetOperation,
+       "no {0} or {0}.gz in '{1}' or '{2}'; fetch it with: datasets/fetch.sh {3} {2}", official,
+       (data_dir / name).string(), data_dir.string(), name);
+}
 
-  std::string_view name_;
-  std::filesystem::path data_dir_;
-};
+Dataset load_mnist(std::string_view name, const std::filesystem::path& data_dir) {
+  const auto find = [&](std::string_view part, std::string_view type) {
+    return find_mnist(name, data_dir, part, type);
+  };
+  const auto train_images = find("train-images", "idx3-ubyte");
+  const auto train_labels = find("train-labels", "idx1-ubyte");
+  const auto test_images = find("t10k-images", "idx3-ubyte");
+  const auto test_labels = find("t10k-labels", "idx1-ubyte");
+  const std::string text(name);
+  Dataset dataset{read_labelled_idx(train_images, train_labels, kNumMnistClasses, text),
+                  read_labelled_idx(test_images, test_labels, kNumMnistClasses, text)};
+  require(dataset.train.row_shape == dataset.test.row_shape, ErrorCode::Io, kDatasetOperation,
+          "a row of '{}' has shape {}, but one of '{}' has {}; both must be of one data set",
+          train_images.string(), lockstep::to_string(dataset.train.row_shape), test_images.string(),
+          lockstep::to_string(dataset.test.row_shape));
+  return dataset;
+}
 
 }  // namespace
 
@@ -251,7 +243,7 @@ Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_
     case DatasetKind::fashion_mnist:
       break;
   }
-  return MnistFiles(name_of(spec.kind), data_dir).load();
+  return load_mnist(name_of(spec.kind), data_dir);
 }
 
 }  // namespace lockstep::datasets

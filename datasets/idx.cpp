@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "datasets/byte_source.h"
 #include "engine/core/error.h"
 #include "engine/core/shape.h"
 
@@ -75,66 +76,57 @@ constexpr std::size_t kFirstBytes = std::size_t{1} << 20;
 
 }  // namespace
 
-IdxFile::IdxFile(const std::filesystem::path& path)
-    : source_(path), shape_(read_sizes(source_, read_num_dims(source_))) {}
-
-std::vector<std::uint8_t> IdxFile::read_elements() {
-  const std::size_t num_elements = shape_.num_elements();
-  std::vector<std::uint8_t> elements;
+IdxArray read_idx(const std::filesystem::path& path) {
+  ByteSource source(path);
+  IdxArray array{read_sizes(source, read_num_dims(source)), {}};
+  std::vector<std::uint8_t>& elements = array.elements;
+  const std::size_t num_elements = array.shape.num_elements();
   while (elements.size() < num_elements) {
     const std::size_t begin = elements.size();
     const std::size_t end = std::min(num_elements, std::max(kFirstBytes, 2 * begin));
     elements.reserve(end);
     elements.resize(end);
-    const std::size_t num_read = source_.read(std::span(elements).subspan(begin));
+    const std::size_t num_read = source.read(std::span(elements).subspan(begin));
     require(begin + num_read == end, ErrorCode::Io, kIdxOperation,
-            "'{}' is truncated: {} bytes expected, {} found", name(), num_elements,
+            "'{}' is truncated: {} bytes expected, {} found", source.name(), num_elements,
             begin + num_read);
   }
   std::uint8_t extra = 0;
-  require(source_.read({&extra, 1}) == 0, ErrorCode::Io, kIdxOperation,
-          "'{}' goes on after its {} elements: it is corrupt, or another file", name(),
-          to_string(shape_));
-  return elements;
+  require(source.read({&extra, 1}) == 0, ErrorCode::Io, kIdxOperation,
+          "'{}' goes on after its {} elements: it is corrupt, or another file", source.name(),
+          to_string(array.shape));
+  return array;
 }
 
-IdxArray read_idx(const std::filesystem::path& path) {
-  IdxFile file(path);
-  return {file.shape(), file.read_elements()};
-}
-
-LabelledIdx::LabelledIdx(const std::filesystem::path& images, const std::filesystem::path& labels)
-    : images_(images), labels_(labels) {
-  require(images_.shape().num_dims() >= 2 && images_.shape().num_elements() > 0, ErrorCode::Io,
-          kIdxOperation, "'{}' has shape {}; expected images: [rows, height, width]",
-          images_.name(), to_string(images_.shape()));
-  require(labels_.shape().num_dims() == 1, ErrorCode::Io, kIdxOperation,
-          "'{}' has shape {}; expected labels: [rows]", labels_.name(), to_string(labels_.shape()));
-  require(labels_.shape()[0] == images_.shape()[0], ErrorCode::Io, kIdxOperation,
-          "'{}' has {} images but '{}' has {} labels", images_.name(), images_.shape()[0],
-          labels_.name(), labels_.shape()[0]);
-}
-
-Shape LabelledIdx::row_shape() const {
-  return Shape(images_.shape().sizes().subspan(1));
-}
-
-data::LabelledRows LabelledIdx::read(std::size_t num_classes, std::string name) {
-  const std::vector<std::uint8_t> classes = labels_.read_elements();
-  const auto largest = std::ranges::max_element(classes);
-  require(largest == classes.end() || *largest < num_classes, ErrorCode::Io, kIdxOperation,
+data::LabelledRows read_labelled_idx(const std::filesystem::path& images_path,
+                                     const std::filesystem::path& labels_path,
+                                     std::size_t num_classes, std::string name) {
+  IdxArray images = read_idx(images_path);
+  const IdxArray labels = read_idx(labels_path);
+  require(images.shape.num_dims() >= 2 && !images.elements.empty(), ErrorCode::Io, kIdxOperation,
+          "'{}' has shape {}; expected images: [rows, height, width]", images_path.string(),
+          to_string(images.shape));
+  require(labels.shape.num_dims() == 1, ErrorCode::Io, kIdxOperation,
+          "'{}' has shape {}; expected labels: [rows]", labels_path.string(),
+          to_string(labels.shape));
+  require(labels.shape[0] == images.shape[0], ErrorCode::Io, kIdxOperation,
+          "'{}' has {} images but '{}' has {} labels", images_path.string(), images.shape[0],
+          labels_path.string(), labels.shape[0]);
+  const auto largest = std::ranges::max_element(labels.elements);
+  require(*largest < num_classes, ErrorCode::Io, kIdxOperation,
           "'{}': the label of row {} is {}; {} has the classes 0 to {}, so this is another data "
           "set of {} classes or more",
-          labels_.name(), largest - classes.begin(), *largest, name, num_classes - 1, *largest + 1);
+          labels_path.string(), largest - labels.elements.begin(), *largest, name, num_classes - 1,
+          *largest + 1);
 
   data::LabelledRows rows;
   rows.name = std::move(name);
-  rows.num_features = images_.shape().row_elements();
-  rows.features = images_.read_elements();
-  rows.labels.assign(classes.begin(), classes.end());
+  rows.num_features = images.shape.row_elements();
+  rows.features = std::move(images.elements);
+  rows.labels.assign(labels.elements.begin(), labels.elements.end());
   rows.num_classes = num_classes;
   rows.scale = 1.0 / 255;
-  rows.row_shape = row_shape();
+  rows.row_shape = Shape(images.shape.sizes().subspan(1));
   return rows;
 }
 

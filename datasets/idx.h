@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "datasets/byte_source.h"
 #include "engine/core/shape.h"
 #include "engine/data/labelled_rows.h"
 
@@ -26,45 +25,16 @@ struct IdxArray {
   std::vector<std::uint8_t> elements;
 };
 
-// One file whose header has been read and checked, but no element.
-class IdxFile {
- public:
-  // gzip is recognised by content. Throws Error{Io} that names the file if it is missing, is
-  // corrupt gzip, is not an IDX file of unsigned bytes, or promises more elements than it can hold.
-  explicit IdxFile(const std::filesystem::path& path);
-
-  const Shape& shape() const { return shape_; }
-  const std::string& name() const { return source_.name(); }
-
-  // Call it once. Memory grows with the elements that arrive, whatever the header promises.
-  // Throws Error{Io} if the file is truncated, is corrupt gzip, or is longer than its sizes say.
-  std::vector<std::uint8_t> read_elements();
-
- private:
-  ByteSource source_;
-  Shape shape_;
-};
-
-// Reads one file. Throws as IdxFile.
+// Reads one file. gzip is recognised by content. Memory grows with the elements that arrive,
+// whatever the header promises. Throws Error{Io} that names the file if it is missing, is corrupt
+// gzip, is not an IDX file of unsigned bytes, is truncated, or is longer than its sizes say.
 IdxArray read_idx(const std::filesystem::path& path);
 
-// Images [rows, ...] and their labels [rows], whose headers have been read and compared.
-class LabelledIdx {
- public:
-  // Throws IdxFile's errors, and Error{Io} if there are no rows or the two files differ in rows.
-  LabelledIdx(const std::filesystem::path& images, const std::filesystem::path& labels);
-
-  // The shape of one row: [28, 28].
-  Shape row_shape() const;
-  const std::string& images_name() const { return images_.name(); }
-
-  // Call it once. Pixels are scaled by 1/255.
-  // Throws IdxFile's errors, and Error{Io} if a label is not in 0 ... num_classes - 1.
-  data::LabelledRows read(std::size_t num_classes, std::string name);
-
- private:
-  IdxFile images_;
-  IdxFile labels_;
-};
+// Images [rows, ...] with their labels [rows]; pixels are scaled by 1/255.
+// Throws read_idx's errors, and Error{Io} if there are no rows, the two files differ in rows, or a
+// label is not in 0 ... num_classes - 1.
+data::LabelledRows read_labelled_idx(const std::filesystem::path& images,
+                                     const std::filesystem::path& labels, std::size_t num_classes,
+                                     std::string name);
 
 }  // namespace lockstep::datasets

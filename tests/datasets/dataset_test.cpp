@@ -106,10 +106,10 @@ TEST(LoadDataset, FindsMnistInItsOwnFolderFirstThenInTheGivenOne) {
   EXPECT_EQ(fashion.train.name, "fashion-mnist");
 }
 
-TEST(LoadDataset, ComparesTrainAndTestRowsBeforeItReadsAny) {
+TEST(LoadDataset, RefusesTrainAndTestRowsOfDifferentShapes) {
   const TempFolder folder;
   write_small_mnist(folder.path(), 'x');
-  write_text(folder / "t10k-images-idx3-ubyte.gz", gzip_bytes(idx_bytes({1, 1, 2}, "")));
+  write_text(folder / "t10k-images-idx3-ubyte.gz", gzip_bytes(idx_bytes({1, 1, 2}, "cc")));
   const auto load = [&] { load_dataset(parse_dataset("mnist"), folder.path(), 0); };
   expect_error(ErrorCode::Io, "train-images-idx3-ubyte' has shape [1, 1], but one of", load);
   expect_error(ErrorCode::Io, "t10k-images-idx3-ubyte.gz' has [1, 2]", load);

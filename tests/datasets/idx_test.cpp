@@ -75,7 +75,7 @@ class LabelledIdxFiles : public ::testing::Test {
   data::LabelledRows read(std::string_view images, std::string_view labels) {
     write_text(folder_ / "images", images);
     write_text(folder_ / "labels", labels);
-    return LabelledIdx(folder_ / "images", folder_ / "labels").read(10, "mnist");
+    return read_labelled_idx(folder_ / "images", folder_ / "labels", 10, "mnist");
   }
   void expect_labelled_refused(std::string_view images, std::string_view labels,
                                const std::string& words) {
@@ -106,13 +106,6 @@ TEST_F(LabelledIdxFiles, RefusesFilesThatDoNotBelongTogether) {
   expect_labelled_refused(labels, labels, "expected images");
   expect_labelled_refused(images, images, "expected labels");
   expect_labelled_refused(idx_bytes({0, 1, 2}, ""), idx_bytes({0}, ""), "expected images");
-}
-
-TEST_F(LabelledIdxFiles, AreComparedBeforeAnyRowIsRead) {
-  const std::string images_cut_short = idx_bytes({3, 1, 2}, "");
-  for (const std::string& images : {idx_bytes({3, 1, 2}, "abcdef"), gzip_bytes(images_cut_short)}) {
-    expect_labelled_refused(images, idx_bytes({2}, "\x01\x02"), "3 images but");
-  }
 }
 
 TEST_F(LabelledIdxFiles, NamesTheLargestLabelBeyondTheClasses) {
