@@ -190,7 +190,7 @@ void BackwardPass::execute(Task& task) {
   Gradients grads = any ? run_node(node, task.grads) : Gradients(node.num_inputs());
   task.grads.clear();
   if (graph_ == Graph::release) {
-    node.release_saved();
+    node.saved_.clear();
     node.released_ = true;
   }
   for (std::size_t i = 0; i < grads.size(); ++i) {

@@ -1,9 +1,11 @@
 #include "engine/autograd/node.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "engine/autograd/variable.h"
 #include "engine/core/error.h"
+#include "engine/runtime/device_span.h"
 
 namespace lockstep {
 namespace {
@@ -24,14 +26,18 @@ Edge edge_to(const Variable& variable) {
           .device = variable.device()};
 }
 
-void Node::connect(std::span<const Variable> inputs, std::size_t num_outputs, Device device) {
+Node::Node(const char* name, std::span<const Variable> inputs, std::size_t num_outputs,
+           Device device, std::initializer_list<Tensor> saved, Backward backward)
+    : name_(name), num_outputs_(num_outputs), device_(device), backward_(std::move(backward)) {
   static std::atomic<std::uint64_t> next_sequence{1};
   edges_.reserve(inputs.size());
   for (const Variable& input : inputs) {
     edges_.push_back(requires_grad(input) ? edge_to(input) : Edge{});
   }
-  num_outputs_ = num_outputs;
-  device_ = device;
+  saved_.reserve(saved.size());
+  for (const Tensor& tensor : saved) {
+    saved_.emplace_back(tensor, tensor.defined() ? tensor.version() : 0);
+  }
   sequence_ = next_sequence.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -72,19 +78,49 @@ Tensor Node::gradient_buffer(std::size_t input) const {
   return Tensor::empty(edge.shape, edge.dtype, edge.device);
 }
 
-void Node::fail_changed(const SavedTensor& saved) const {
-  fail(ErrorCode::State, "backward",
-       "{} saved {} in version {}, and it is in version {} now: it was changed in place between "
-       "forward and backward; change it after backward(), or give the operation a clone()",
-       name(), describe(saved.unchecked()), saved.version(), saved.unchecked().version());
+const Tensor& Node::saved(std::size_t i) const {
+  const auto& [tensor, version] = saved_[i];
+  if (tensor.defined() && tensor.version() != version) {
+    fail(ErrorCode::State, "backward",
+         "{} saved {} in version {}, and it is in version {} now: it was changed in place between "
+         "forward and backward; change it after backward(), or give the operation a clone()",
+         name(), describe(tensor), version, tensor.version());
+  }
+  return tensor;
 }
 
+namespace {
+
 bool needs_node(std::span<const Variable> inputs) {
-  if (!grad_enabled()) return false;
-  for (const Variable& input : inputs) {
-    if (requires_grad(input)) return true;
+  return grad_enabled() && std::ranges::any_of(inputs, requires_grad);
+}
+
+}  // namespace
+
+Variable record(const char* name, std::initializer_list<Variable> inputs, Tensor result,
+                std::initializer_list<Tensor> saved, Node::Backward backward) {
+  const std::span<const Variable> all(inputs.begin(), inputs.size());
+  if (trace::recording()) [[unlikely]]
+    runtime::sample_memory(result.logical_device());
+  if (!needs_node(all)) return Variable(std::move(result));
+  auto node = std::make_shared<Node>(name, all, 1, result.device(), saved, std::move(backward));
+  return GraphAccess::make_result(std::move(result), std::move(node), 0);
+}
+
+std::vector<Variable> record_many(const char* name, std::span<const Variable> inputs,
+                                  std::vector<Tensor> results, Device device,
+                                  Node::Backward backward) {
+  std::vector<Variable> outputs;
+  std::shared_ptr<Node> node;
+  if (needs_node(inputs)) {
+    node = std::make_shared<Node>(name, inputs, results.size(), device,
+                                  std::initializer_list<Tensor>{}, std::move(backward));
   }
-  return false;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    outputs.push_back(node ? GraphAccess::make_result(std::move(results[i]), node, i)
+                           : Variable(std::move(results[i])));
+  }
+  return outputs;
 }
 
 }  // namespace lockstep

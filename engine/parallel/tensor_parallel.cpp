@@ -15,26 +15,6 @@ Tensor sum_of_all(const Tensor& mine, comm::Communicator& communicator) {
   return sum;
 }
 
-// y = x on every rank r, each of which goes on from there: grad_x = sum over r of grad_y_r
-class CopyToRanks final : public Node {
- public:
-  explicit CopyToRanks(comm::Communicator& communicator) : communicator_(communicator) {}
-  const char* name() const override { return "CopyToRanks"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    return {sum_of_all(grad_outputs[0], communicator_)};
-  }
-
- private:
-  comm::Communicator& communicator_;
-};
-
-// y = sum over r of x_r, from which all ranks compute the same loss: grad_x_r = grad_y
-class SumOverRanks final : public Node {
- public:
-  const char* name() const override { return "SumOverRanks"; }
-  Gradients backward(const Gradients& grad_outputs) override { return {grad_outputs[0]}; }
-};
-
 void require_divides(std::string_view what, std::size_t count, int num_ranks) {
   require(count % static_cast<std::size_t>(num_ranks) == 0, ErrorCode::Usage, "tensor_parallel",
           "{} ranks do not divide {} {}: take a number of ranks that does", num_ranks, count, what);
@@ -67,12 +47,20 @@ Tensor put_together(const Tensor& parts, std::size_t outer, int num_ranks) {
 
 }  // namespace
 
+// grad_x = sum over r of grad_y_r
 Variable copy_to_ranks(const Variable& x, comm::Communicator& communicator) {
-  return record<CopyToRanks>({x}, x.value(), communicator);
+  const auto backward = [&communicator](const Node&, const Gradients& grad_outputs) {
+    return Gradients{sum_of_all(grad_outputs[0], communicator)};
+  };
+  return record("CopyToRanks", {x}, x.value(), {}, backward);
 }
 
+// All ranks compute the same loss from the sum: grad_x_r = grad_y
 Variable sum_over_ranks(const Variable& x, comm::Communicator& communicator) {
-  return record<SumOverRanks>({x}, sum_of_all(x.value(), communicator));
+  const auto backward = [](const Node&, const Gradients& grad_outputs) {
+    return Gradients{grad_outputs[0]};
+  };
+  return record("SumOverRanks", {x}, sum_of_all(x.value(), communicator), {}, backward);
 }
 
 CutLinear::CutLinear(const nn::Linear& whole, Side side, comm::Communicator& communicator,

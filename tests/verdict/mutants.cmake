@@ -145,7 +145,7 @@ mutant(device_gets_the_first_devices_rows
 mutant(last_devices_gradient_dropped
   SOURCE engine/parallel/data_parallel/replicate.cpp
   REPLACE [=[if (!grad.defined()) continue;]=]
-  WITH [=[if (!grad.defined() || k + num_inputs() >= grad_outputs.size()) continue;]=]
+  WITH [=[if (!grad.defined() || k + sums.size() >= grad_outputs.size()) continue;]=]
   RUN "--modes dp --devices 4 --model mlp:64-32-10 --steps 3"
   EXPECT "dp on 4 devices" "gradients: step 0" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 

@@ -28,29 +28,6 @@ Tensor empty_result(const AttentionShape& shape, const Tensor& qkv) {
   return Tensor::empty({shape.batch, shape.length, shape.channels()}, qkv.dtype(), qkv.device());
 }
 
-class AttentionNode final : public Node {
- public:
-  AttentionNode(const AttentionShape& shape, Tensor qkv, Tensor y, Tensor log_sums)
-      : shape_(shape), qkv_(std::move(qkv)), y_(std::move(y)), log_sums_(std::move(log_sums)) {}
-  const char* name() const override { return "Attention"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    const Tensor& log_sums = unpack(log_sums_);
-    Tensor grad_qkv = gradient_buffer(0);
-    const Tensor scratch = Tensor::empty_like(log_sums);
-    grad_qkv.backend().attention_backward(grad_qkv.stream(), shape_, unpack(qkv_).view(),
-                                          unpack(y_).view(), log_sums.view(),
-                                          grad_outputs[0].view(), grad_qkv.view(), scratch.view());
-    return {grad_qkv};
-  }
-  void release_saved() override { qkv_ = y_ = log_sums_ = {}; }
-
- private:
-  AttentionShape shape_;
-  SavedTensor qkv_;
-  SavedTensor y_;
-  SavedTensor log_sums_;
-};
-
 }  // namespace
 
 Variable attention(const Variable& qkv, std::size_t heads) {
@@ -60,7 +37,16 @@ Variable attention(const Variable& qkv, std::size_t heads) {
   Tensor y = empty_result(shape, input);
   Tensor log_sums = Tensor::empty({shape.num_rows()}, input.dtype(), input.device());
   y.backend().attention_forward(y.stream(), shape, input.view(), y.view(), log_sums.view());
-  return record<AttentionNode>({qkv}, y, shape, input, y, std::move(log_sums));
+  const auto backward = [shape](const Node& node, const Gradients& grad_outputs) {
+    const Tensor& kept_sums = node.saved(2);
+    const Tensor grad_qkv = node.gradient_buffer(0);
+    const Tensor scratch = Tensor::empty_like(kept_sums);
+    grad_qkv.backend().attention_backward(grad_qkv.stream(), shape, node.saved(0).view(),
+                                          node.saved(1).view(), kept_sums.view(),
+                                          grad_outputs[0].view(), grad_qkv.view(), scratch.view());
+    return Gradients{grad_qkv};
+  };
+  return record("Attention", {qkv}, y, {input, y, log_sums}, backward);
 }
 
 namespace {
@@ -113,50 +99,12 @@ void product(const Tensor& on, const MatrixView& a, Transpose transpose_a, const
   on.backend().matmul(on.stream(), a, transpose_a, b, transpose_b, c, kernels::Write::overwrite);
 }
 
+}  // namespace
+
 // For each head, with S = Q * K^T, P = softmax(scale * S) row by row, y = P * V:
 //   grad_V = P^T * grad_y;  grad_P = grad_y * V^T
 //   grad_S = scale * P * (grad_P - row sums of P * grad_P)
 //   grad_Q = grad_S * K;    grad_K = grad_S^T * Q
-class PlainAttentionNode final : public Node {
- public:
-  PlainAttentionNode(const AttentionShape& shape, Tensor qkv, Tensor p)
-      : shape_(shape), qkv_(std::move(qkv)), p_(std::move(p)) {}
-  const char* name() const override { return "PlainAttention"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    const Tensor& qkv = unpack(qkv_);
-    const Tensor& p = unpack(p_);
-    const Tensor& grad_y = grad_outputs[0];
-    Tensor grad = gradient_buffer(0);
-    const Tensor grad_p = Tensor::empty_like(p);
-    for (std::size_t b = 0; b < shape_.batch; ++b) {
-      product(grad, scores_in(p, shape_, b, 1), Transpose::yes, heads_in(grad_y, shape_, b),
-              Transpose::no, heads_in(grad, shape_, b, Part::values));
-      product(grad, heads_in(grad_y, shape_, b), Transpose::no,
-              heads_in(qkv, shape_, b, Part::values), Transpose::yes,
-              scores_in(grad_p, shape_, b, 1));
-    }
-    const MatrixView all = scores_in(grad_p, shape_, 0, shape_.batch);
-    grad.backend().causal_softmax_backward(grad.stream(), scores_in(p, shape_, 0, shape_.batch),
-                                           all, scale_of(shape_), all);
-    for (std::size_t b = 0; b < shape_.batch; ++b) {
-      const MatrixView grad_s = scores_in(grad_p, shape_, b, 1);
-      product(grad, grad_s, Transpose::no, heads_in(qkv, shape_, b, Part::keys), Transpose::no,
-              heads_in(grad, shape_, b, Part::queries));
-      product(grad, grad_s, Transpose::yes, heads_in(qkv, shape_, b, Part::queries), Transpose::no,
-              heads_in(grad, shape_, b, Part::keys));
-    }
-    return {grad};
-  }
-  void release_saved() override { qkv_ = p_ = {}; }
-
- private:
-  AttentionShape shape_;
-  SavedTensor qkv_;
-  SavedTensor p_;
-};
-
-}  // namespace
-
 Variable plain_attention(const Variable& qkv, std::size_t heads) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "PlainAttention");
   const Tensor& input = qkv.value();
@@ -173,7 +121,31 @@ Variable plain_attention(const Variable& qkv, std::size_t heads) {
     product(y, scores_in(p, s, b, 1), Transpose::no, heads_in(input, s, b, Part::values),
             Transpose::no, heads_in(y, s, b));
   }
-  return record<PlainAttentionNode>({qkv}, std::move(y), s, input, std::move(p));
+  const auto backward = [s](const Node& node, const Gradients& grad_outputs) {
+    const Tensor& kept = node.saved(0);
+    const Tensor& probabilities = node.saved(1);
+    const Tensor& grad_y = grad_outputs[0];
+    const Tensor grad = node.gradient_buffer(0);
+    const Tensor grad_p = Tensor::empty_like(probabilities);
+    for (std::size_t b = 0; b < s.batch; ++b) {
+      product(grad, scores_in(probabilities, s, b, 1), Transpose::yes, heads_in(grad_y, s, b),
+              Transpose::no, heads_in(grad, s, b, Part::values));
+      product(grad, heads_in(grad_y, s, b), Transpose::no, heads_in(kept, s, b, Part::values),
+              Transpose::yes, scores_in(grad_p, s, b, 1));
+    }
+    const MatrixView grads_of_all = scores_in(grad_p, s, 0, s.batch);
+    grad.backend().causal_softmax_backward(grad.stream(), scores_in(probabilities, s, 0, s.batch),
+                                           grads_of_all, scale_of(s), grads_of_all);
+    for (std::size_t b = 0; b < s.batch; ++b) {
+      const MatrixView grad_s = scores_in(grad_p, s, b, 1);
+      product(grad, grad_s, Transpose::no, heads_in(kept, s, b, Part::keys), Transpose::no,
+              heads_in(grad, s, b, Part::queries));
+      product(grad, grad_s, Transpose::yes, heads_in(kept, s, b, Part::queries), Transpose::no,
+              heads_in(grad, s, b, Part::keys));
+    }
+    return Gradients{grad};
+  };
+  return record("PlainAttention", {qkv}, std::move(y), {input, p}, backward);
 }
 
 }  // namespace lockstep

@@ -28,69 +28,11 @@ Windows windows_over(std::string_view operation, const Shape& images, std::size_
 
 namespace {
 
-// Row r of the patches has copies of x's elements, so each element's gradient is the sum of theirs.
-class PatchesNode final : public Node {
- public:
-  explicit PatchesNode(const Windows& windows) : windows_(windows) {}
-  const char* name() const override { return "Patches"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Tensor grad_x = gradient_buffer(0);
-    grad_x.backend().fold_patches(grad_x.stream(), windows_, grad_outputs[0].matrix(),
-                                  grad_x.view());
-    return {grad_x};
-  }
-
- private:
-  Windows windows_;
-};
-
 // Undefined if the device's convolutions need none.
 Tensor scratch_for(const Windows& windows, const Tensor& like) {
   const std::size_t num_elements = like.backend().conv_scratch(windows);
   return num_elements == 0 ? Tensor() : Tensor::empty({num_elements}, like.dtype(), like.device());
 }
-
-// y = f(z), z = P * W^T + b with P the patches of x, and fold the transpose of taking patches:
-//   grad_z = grad_y * f'            [rows, out]
-//   grad_x = fold(grad_z * W)       [batch, height, width, in]
-//   grad_W = grad_z^T * P           [out, KH * KW * in]
-//   grad_b = column sums of grad_z
-class Conv2dNode final : public Node {
- public:
-  Conv2dNode(const Windows& windows, Tensor x, Tensor weight, Activation activation,
-             Tensor activated)
-      : windows_(windows),
-        x_(std::move(x)),
-        weight_(std::move(weight)),
-        activation_(activation),
-        activated_(std::move(activated)) {}
-  const char* name() const override { return "Conv2d"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    const Tensor grad_z = gradient_before(activation_, unpack(activated_), grad_outputs[0]);
-    Gradients grads = gradient_buffers();
-    const Tensor& x = grads[1].defined() ? unpack(x_) : x_.unchecked();
-    const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
-    const Tensor scratch = scratch_for(windows_, grad_z);
-    grad_z.backend().conv_backward(
-        grad_z.stream(), {.windows = windows_,
-                          .x = x.view(),
-                          .weight = weight.matrix(),
-                          .grad_z = rows_of(grad_z),
-                          .grad_x = view_or_none(grads[0]),
-                          .grad_weight = grads[1].defined() ? grads[1].matrix() : MatrixView{},
-                          .grad_bias = view_or_none(grads[2]),
-                          .scratch = view_or_none(scratch)});
-    return grads;
-  }
-  void release_saved() override { x_ = weight_ = activated_ = {}; }
-
- private:
-  Windows windows_;
-  SavedTensor x_;
-  SavedTensor weight_;
-  Activation activation_;
-  SavedTensor activated_;  // z if needs_preactivation(), else y; may be undefined
-};
 
 void check_weight(const Shape& x, const Tensor& weight, const Tensor& bias) {
   require(weight.num_dims() == 4, ErrorCode::Shape, "conv2d",
@@ -106,6 +48,7 @@ void check_weight(const Shape& x, const Tensor& weight, const Tensor& bias) {
 
 }  // namespace
 
+// Row r of the patches has copies of x's elements, so each element's gradient is the sum of theirs.
 Variable patches(const Variable& x, std::size_t kernel_height, std::size_t kernel_width,
                  const WindowOptions& options) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Patches");
@@ -114,9 +57,20 @@ Variable patches(const Variable& x, std::size_t kernel_height, std::size_t kerne
       windows_over("patches", images.shape(), kernel_height, kernel_width, options);
   Tensor rows = Tensor::empty({windows.rows(), windows.cols()}, images.dtype(), images.device());
   rows.backend().patches(rows.stream(), windows, images.view(), rows.matrix());
-  return record<PatchesNode>({x}, std::move(rows), windows);
+  const auto backward = [windows](const Node& node, const Gradients& grad_outputs) {
+    const Tensor grad_x = node.gradient_buffer(0);
+    grad_x.backend().fold_patches(grad_x.stream(), windows, grad_outputs[0].matrix(),
+                                  grad_x.view());
+    return Gradients{grad_x};
+  };
+  return record("Patches", {x}, std::move(rows), {}, backward);
 }
 
+// y = f(z), z = P * W^T + b with P the patches of x, and fold the transpose of taking patches:
+//   grad_z = grad_y * f'            [rows, out]
+//   grad_x = fold(grad_z * W)       [batch, height, width, in]
+//   grad_W = grad_z^T * P           [out, KH * KW * in]
+//   grad_b = column sums of grad_z
 Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
                 const WindowOptions& options, Activation activation) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Conv2d");
@@ -131,7 +85,7 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
                            images.dtype(), images.device());
   Tensor activated;
   if (kernels::needs_preactivation(activation)) {
-    activated = Tensor::empty(y.shape(), y.dtype(), y.device());
+    activated = Tensor::empty_like(y);
   } else if (activation != Activation::none) {
     activated = y;
   }
@@ -146,8 +100,24 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
                    .preactivation =
                        kernels::needs_preactivation(activation) ? rows_of(activated) : MatrixView{},
                    .scratch = view_or_none(scratch)});
-  return record<Conv2dNode>({x, weight, bias}, std::move(y), windows, images, w, activation,
-                            std::move(activated));
+  const auto backward = [windows, activation](const Node& node, const Gradients& grad_outputs) {
+    const Tensor grad_z = gradient_before(activation, node.saved(2), grad_outputs[0]);
+    Gradients grads = node.gradient_buffers();
+    const Tensor& kept_x = grads[1].defined() ? node.saved(0) : node.unchecked(0);
+    const Tensor& kept_weight = grads[0].defined() ? node.saved(1) : node.unchecked(1);
+    const Tensor temporary = scratch_for(windows, grad_z);
+    grad_z.backend().conv_backward(
+        grad_z.stream(), {.windows = windows,
+                          .x = kept_x.view(),
+                          .weight = kept_weight.matrix(),
+                          .grad_z = rows_of(grad_z),
+                          .grad_x = view_or_none(grads[0]),
+                          .grad_weight = grads[1].defined() ? grads[1].matrix() : MatrixView{},
+                          .grad_bias = view_or_none(grads[2]),
+                          .scratch = view_or_none(temporary)});
+    return grads;
+  };
+  return record("Conv2d", {x, weight, bias}, std::move(y), {images, w, activated}, backward);
 }
 
 }  // namespace lockstep

@@ -8,15 +8,6 @@
 namespace lockstep {
 namespace {
 
-// y = a + b: both gradients are the gradient of y.
-class AddNode final : public Node {
- public:
-  const char* name() const override { return "Add"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    return {grad_outputs[0], grad_outputs[0]};
-  }
-};
-
 void require_alike(std::string_view operation, const Tensor& a, const Tensor& b) {
   require_same_device(operation, {&a, &b});
   require_same_dtype(operation, {&a, &b});
@@ -28,9 +19,12 @@ void require_alike(std::string_view operation, const Tensor& a, const Tensor& b)
 Variable add(const Variable& a, const Variable& b) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Add");
   require_alike("add", a.value(), b.value());
-  Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
+  Tensor y = Tensor::empty_like(a.value());
   y.backend().add(y.stream(), a.value().view(), b.value().view(), y.view());
-  return record<AddNode>({a, b}, std::move(y));
+  const auto backward = [](const Node&, const Gradients& grad_outputs) {
+    return Gradients{grad_outputs[0], grad_outputs[0]};
+  };
+  return record("Add", {a, b}, std::move(y), {}, backward);
 }
 
 Variable subtract(const Variable& a, const Variable& b) {
@@ -38,60 +32,34 @@ Variable subtract(const Variable& a, const Variable& b) {
   return add(a, scale(b, -1.0));
 }
 
-namespace {
-
-// y = a * b, element by element: grad_a = grad_y * b, grad_b = grad_y * a.
-class MultiplyNode final : public Node {
- public:
-  MultiplyNode(Tensor a, Tensor b) : a_(std::move(a)), b_(std::move(b)) {}
-  const char* name() const override { return "Multiply"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    return {times(0, grad_outputs[0], b_), times(1, grad_outputs[0], a_)};
-  }
-  void release_saved() override { a_ = b_ = {}; }
-
- private:
-  Tensor times(std::size_t input, const Tensor& grad_y, const SavedTensor& other) const {
-    if (!wants_gradient(input)) return {};
-    Tensor grad = gradient_buffer(input);
-    grad.backend().multiply(grad.stream(), grad_y.view(), unpack(other).view(), grad.view());
-    return grad;
-  }
-
-  SavedTensor a_;
-  SavedTensor b_;
-};
-
-// y = factor * x.
-class ScaleNode final : public Node {
- public:
-  explicit ScaleNode(double factor) : factor_(factor) {}
-  const char* name() const override { return "Scale"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Tensor grad_x = gradient_buffer(0);
-    grad_x.backend().scale(grad_x.stream(), grad_outputs[0].view(), factor_, grad_x.view());
-    return {grad_x};
-  }
-
- private:
-  double factor_;
-};
-
-}  // namespace
-
+// grad_a = grad_y * b, grad_b = grad_y * a
 Variable multiply(const Variable& a, const Variable& b) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Multiply");
   require_alike("multiply", a.value(), b.value());
-  Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
+  Tensor y = Tensor::empty_like(a.value());
   y.backend().multiply(y.stream(), a.value().view(), b.value().view(), y.view());
-  return record<MultiplyNode>({a, b}, std::move(y), a.value(), b.value());
+  const auto backward = [](const Node& node, const Gradients& grad_outputs) {
+    Gradients grads = node.gradient_buffers();
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (!grads[i].defined()) continue;
+      grads[i].backend().multiply(grads[i].stream(), grad_outputs[0].view(),
+                                  node.saved(1 - i).view(), grads[i].view());
+    }
+    return grads;
+  };
+  return record("Multiply", {a, b}, std::move(y), {a.value(), b.value()}, backward);
 }
 
 Variable scale(const Variable& x, double factor) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Scale");
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  Tensor y = Tensor::empty_like(x.value());
   y.backend().scale(y.stream(), x.value().view(), factor, y.view());
-  return record<ScaleNode>({x}, std::move(y), factor);
+  const auto backward = [factor](const Node& node, const Gradients& grad_outputs) {
+    const Tensor grad_x = node.gradient_buffer(0);
+    grad_x.backend().scale(grad_x.stream(), grad_outputs[0].view(), factor, grad_x.view());
+    return Gradients{grad_x};
+  };
+  return record("Scale", {x}, std::move(y), {}, backward);
 }
 
 namespace {
@@ -113,25 +81,6 @@ const char* name_of(Activation activation) {
   return "Activation";
 }
 
-// y = f(x): grad_x = grad_y * f'. GELU keeps x, the others keep y.
-class ActivationNode final : public Node {
- public:
-  ActivationNode(Activation activation, Tensor saved)
-      : activation_(activation), saved_(std::move(saved)) {}
-  const char* name() const override { return name_of(activation_); }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Tensor grad_x = gradient_buffer(0);
-    grad_x.backend().activation_backward(grad_x.stream(), activation_, unpack(saved_).view(),
-                                         grad_outputs[0].view(), grad_x.view());
-    return {grad_x};
-  }
-  void release_saved() override { saved_ = {}; }
-
- private:
-  Activation activation_;
-  SavedTensor saved_;
-};
-
 }  // namespace
 
 Tensor gradient_before(Activation activation, const Tensor& saved, const Tensor& grad_y) {
@@ -143,14 +92,21 @@ Tensor gradient_before(Activation activation, const Tensor& saved, const Tensor&
   return grad_z;
 }
 
+// y = f(x): grad_x = grad_y * f'. GELU keeps x, the others keep y.
 Variable activate(const Variable& x, Activation activation) {
   const Tensor& input = x.value();
   if (activation == Activation::none) return x;
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, name_of(activation));
-  Tensor y = Tensor::empty(input.shape(), input.dtype(), input.device());
+  Tensor y = Tensor::empty_like(input);
   y.backend().activation_forward(y.stream(), activation, input.view(), y.view());
-  Tensor saved = kernels::needs_preactivation(activation) ? input : y;
-  return record<ActivationNode>({x}, std::move(y), activation, std::move(saved));
+  const auto backward = [activation](const Node& node, const Gradients& grad_outputs) {
+    const Tensor grad_x = node.gradient_buffer(0);
+    grad_x.backend().activation_backward(grad_x.stream(), activation, node.saved(0).view(),
+                                         grad_outputs[0].view(), grad_x.view());
+    return Gradients{grad_x};
+  };
+  return record(name_of(activation), {x}, y, {kernels::needs_preactivation(activation) ? input : y},
+                backward);
 }
 
 Variable relu(const Variable& x) {
@@ -166,26 +122,8 @@ Variable gelu(const Variable& x, Activation form) {
   return activate(x, form);
 }
 
-namespace {
-
 // y = x * mask / (1 - p). The mask is a function of numbers, so backward draws it again instead of
 // keeping it.
-class DropoutNode final : public Node {
- public:
-  explicit DropoutNode(const kernels::DropoutMask& mask) : mask_(mask) {}
-  const char* name() const override { return "Dropout"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Tensor grad_x = gradient_buffer(0);
-    grad_x.backend().dropout(grad_x.stream(), mask_, grad_outputs[0].matrix(), grad_x.matrix());
-    return {grad_x};
-  }
-
- private:
-  kernels::DropoutMask mask_;
-};
-
-}  // namespace
-
 Variable dropout(const Variable& x, double probability, std::uint64_t seed, std::uint32_t layer) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Dropout");
   require(probability >= 0 && probability <= 1, ErrorCode::Usage, "dropout",
@@ -196,37 +134,33 @@ Variable dropout(const Variable& x, double probability, std::uint64_t seed, std:
   if (const std::int64_t* step = runtime::captured_step_number(x.device())) {
     mask.step_on_device = {step, DType::int64, 1};
   }
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  Tensor y = Tensor::empty_like(x.value());
   y.backend().dropout(y.stream(), mask, x.value().matrix(), y.matrix());
-  return record<DropoutNode>({x}, std::move(y), mask);
+  const auto backward = [mask](const Node& node, const Gradients& grad_outputs) {
+    const Tensor grad_x = node.gradient_buffer(0);
+    grad_x.backend().dropout(grad_x.stream(), mask, grad_outputs[0].matrix(), grad_x.matrix());
+    return Gradients{grad_x};
+  };
+  return record("Dropout", {x}, std::move(y), {}, backward);
 }
 
-namespace {
-
-// y = the sum of x: every element's gradient is that of y.
-class SumNode final : public Node {
- public:
-  const char* name() const override { return "Sum"; }
-  Gradients backward(const Gradients& grad_outputs) override {
+// Every element's gradient is that of y.
+Variable sum(const Variable& x) {
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Sum");
+  Tensor y = Tensor::empty({}, x.dtype(), x.device());
+  y.backend().sum(y.stream(), x.value().view(), y.view());
+  const auto backward = [](const Node& node, const Gradients& grad_outputs) {
     const Tensor& grad_y = grad_outputs[0];
-    Tensor grad_x = gradient_buffer(0);
+    const Tensor grad_x = node.gradient_buffer(0);
     // A matrix with one column, whose rows are all the same element.
     ConstMatrixView repeated = matrix_view(grad_y.raw(), grad_y.dtype(), grad_x.num_elements(), 1);
     repeated.leading_dimension = 0;
     grad_x.backend().copy_matrix(
         grad_x.stream(), repeated,
         matrix_view(grad_x.raw(), grad_x.dtype(), grad_x.num_elements(), 1));
-    return {grad_x};
-  }
-};
-
-}  // namespace
-
-Variable sum(const Variable& x) {
-  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Sum");
-  Tensor y = Tensor::empty({}, x.dtype(), x.device());
-  y.backend().sum(y.stream(), x.value().view(), y.view());
-  return record<SumNode>({x}, std::move(y));
+    return Gradients{grad_x};
+  };
+  return record("Sum", {x}, std::move(y), {}, backward);
 }
 
 Variable mean(const Variable& x) {

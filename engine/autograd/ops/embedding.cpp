@@ -14,29 +14,9 @@ MatrixView used_rows(const Tensor& grad, std::size_t count) {
   return grad.rows(0, count).matrix();
 }
 
-// Each row of the table gets the gradients of all places that use it.
-class EmbeddingNode final : public Node {
- public:
-  EmbeddingNode(Tensor tokens, std::size_t num_rows)
-      : tokens_(std::move(tokens)), num_rows_(num_rows) {}
-  const char* name() const override { return "Embedding"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    const Tensor& grad_y = grad_outputs[0];
-    Gradients grads = gradient_buffers();
-    grad_y.backend().embedding_backward(grad_y.stream(), unpack(tokens_).view(), rows_of(grad_y),
-                                        used_rows(grads[0], num_rows_),
-                                        used_rows(grads[1], grad_y.size(1)));
-    return grads;
-  }
-  void release_saved() override { tokens_ = {}; }
-
- private:
-  SavedTensor tokens_;
-  std::size_t num_rows_;
-};
-
 }  // namespace
 
+// Each row of the table gets the gradients of all places that use it.
 Variable embedding(const Tensor& tokens, const Variable& weight, const Variable& positions,
                    std::size_t num_rows) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Embedding");
@@ -64,7 +44,15 @@ Variable embedding(const Tensor& tokens, const Variable& weight, const Variable&
       y.stream(), tokens.view(), table.rows(0, num_rows).matrix(),
       places.defined() ? ConstMatrixView(places.rows(0, length).matrix()) : ConstMatrixView{},
       rows_of(y));
-  return record<EmbeddingNode>({weight, positions}, std::move(y), tokens, num_rows);
+  const auto backward = [num_rows](const Node& node, const Gradients& grad_outputs) {
+    const Tensor& grad_y = grad_outputs[0];
+    Gradients grads = node.gradient_buffers();
+    grad_y.backend().embedding_backward(grad_y.stream(), node.saved(0).view(), rows_of(grad_y),
+                                        used_rows(grads[0], num_rows),
+                                        used_rows(grads[1], grad_y.size(1)));
+    return grads;
+  };
+  return record("Embedding", {weight, positions}, std::move(y), {tokens}, backward);
 }
 
 }  // namespace lockstep

@@ -5,46 +5,10 @@
 #include "engine/trace/span.h"
 
 namespace lockstep {
-namespace {
 
 // With x^ = (x - mean) * inverse_std, y = weight * x^ + bias, g = grad_y * weight:
 //   grad_bias = sum over rows of grad_y;  grad_weight = sum over rows of grad_y * x^
 //   grad_x = inverse_std * (g - mean(g) - x^ * mean(g * x^)), means over the row's features
-class LayerNormNode final : public Node {
- public:
-  LayerNormNode(Tensor x, Tensor weight, Tensor mean, Tensor inverse_std)
-      : x_(std::move(x)),
-        weight_(std::move(weight)),
-        mean_(std::move(mean)),
-        inverse_std_(std::move(inverse_std)) {}
-  const char* name() const override { return "LayerNorm"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Gradients grads = gradient_buffers();
-    const Tensor& x = unpack(x_);
-    // The gradients of weight and bias do not depend on the weight's values.
-    const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
-    x.backend().layer_norm_backward(
-        x.stream(), {.x = rows_of(x),
-                     .weight = weight.view(),
-                     .mean = unpack(mean_).view(),
-                     .inverse_std = unpack(inverse_std_).view(),
-                     .grad_y = rows_of(grad_outputs[0]),
-                     .grad_x = grads[0].defined() ? rows_of(grads[0]) : MatrixView{},
-                     .grad_weight = view_or_none(grads[1]),
-                     .grad_bias = view_or_none(grads[2])});
-    return grads;
-  }
-  void release_saved() override { x_ = weight_ = mean_ = inverse_std_ = {}; }
-
- private:
-  SavedTensor x_;
-  SavedTensor weight_;
-  SavedTensor mean_;
-  SavedTensor inverse_std_;
-};
-
-}  // namespace
-
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
                     double epsilon) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "LayerNorm");
@@ -67,8 +31,24 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
                                               .mean = mean.view(),
                                               .inverse_std = inverse_std.view(),
                                               .epsilon = epsilon});
-  return record<LayerNormNode>({x, weight, bias}, std::move(y), input, weight.value(),
-                               std::move(mean), std::move(inverse_std));
+  const auto backward = [](const Node& node, const Gradients& grad_outputs) {
+    Gradients grads = node.gradient_buffers();
+    const Tensor& kept = node.saved(0);
+    // The gradients of weight and bias do not depend on the weight's values.
+    const Tensor& kept_weight = grads[0].defined() ? node.saved(1) : node.unchecked(1);
+    kept.backend().layer_norm_backward(
+        kept.stream(), {.x = rows_of(kept),
+                        .weight = kept_weight.view(),
+                        .mean = node.saved(2).view(),
+                        .inverse_std = node.saved(3).view(),
+                        .grad_y = rows_of(grad_outputs[0]),
+                        .grad_x = grads[0].defined() ? rows_of(grads[0]) : MatrixView{},
+                        .grad_weight = view_or_none(grads[1]),
+                        .grad_bias = view_or_none(grads[2])});
+    return grads;
+  };
+  return record("LayerNorm", {x, weight, bias}, std::move(y),
+                {input, weight.value(), mean, inverse_std}, backward);
 }
 
 }  // namespace lockstep

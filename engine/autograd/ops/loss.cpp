@@ -10,43 +10,16 @@
 namespace lockstep {
 namespace {
 
-// loss = mean or sum over rows of -log softmax(logits)[label]:
-// grad_logits = (softmax(logits) - onehot(label)) * grad_loss (/ rows for mean).
-class CrossEntropyNode final : public Node {
- public:
-  CrossEntropyNode(Tensor probabilities, Tensor labels, Reduction reduction, Logits use,
-                   std::shared_ptr<const void> told)
-      : probabilities_(std::move(probabilities)),
-        labels_(std::move(labels)),
-        reduction_(reduction),
-        use_(use),
-        told_(std::move(told)) {}
-  const char* name() const override { return "CrossEntropy"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    const Tensor& labels = unpack(labels_);
-    if (trace::Observer* observer = trace::observer(); observer != nullptr && told_) {
-      observer->loss_backward(running_pass_number(), told_, trace::host_values(grad_outputs[0]));
-    }
-    const Tensor& probabilities = unpack(probabilities_);
-    Tensor grad_logits = use_ == Logits::consume ? probabilities : gradient_buffer(0);
-    if (use_ == Logits::consume) grad_logits.bump_version();
-    grad_logits.backend().softmax_cross_entropy_backward(
-        grad_logits.stream(), probabilities.matrix(), labels.view(), reduction_,
-        grad_outputs[0].view(), grad_logits.matrix());
-    return {grad_logits};
+void tell_backward(const std::shared_ptr<const void>& told, const Tensor& grad_loss) {
+  if (trace::Observer* observer = trace::observer(); observer != nullptr && told) {
+    observer->loss_backward(running_pass_number(), told, trace::host_values(grad_loss));
   }
-  void release_saved() override { probabilities_ = labels_ = {}; }
-
- private:
-  SavedTensor probabilities_;
-  SavedTensor labels_;
-  Reduction reduction_;
-  Logits use_;
-  std::shared_ptr<const void> told_;
-};
+}
 
 }  // namespace
 
+// loss = mean or sum over rows of -log softmax(logits)[label]:
+// grad_logits = (softmax(logits) - onehot(label)) * grad_loss (/ rows for mean).
 Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction reduction,
                        Logits use) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "CrossEntropy");
@@ -60,8 +33,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
   require(labels.dtype() == DType::int64, ErrorCode::DType, "cross_entropy",
           "labels must be int64, found {}", to_string(labels.dtype()));
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
-  Tensor probabilities =
-      use == Logits::consume ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
+  Tensor probabilities = use == Logits::consume ? x : Tensor::empty_like(x);
   if (use == Logits::consume) x.bump_version();
   loss.backend().softmax_cross_entropy_forward(loss.stream(), x.matrix(), labels.view(), reduction,
                                                probabilities.matrix(), loss.view());
@@ -70,41 +42,21 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
     told = observer->loss({x.size(0), reduction == Reduction::mean, trace::host_values(loss),
                            trace::host_values(labels)});
   }
-  return record<CrossEntropyNode>({logits}, std::move(loss), std::move(probabilities), labels,
-                                  reduction, use, std::move(told));
+  const auto backward = [reduction, use, told](const Node& node, const Gradients& grad_outputs) {
+    const Tensor& classes = node.saved(1);
+    tell_backward(told, grad_outputs[0]);
+    const Tensor& kept = node.saved(0);
+    const Tensor grad_logits = use == Logits::consume ? kept : node.gradient_buffer(0);
+    if (use == Logits::consume) grad_logits.bump_version();
+    grad_logits.backend().softmax_cross_entropy_backward(
+        grad_logits.stream(), kept.matrix(), classes.view(), reduction, grad_outputs[0].view(),
+        grad_logits.matrix());
+    return Gradients{grad_logits};
+  };
+  return record("CrossEntropy", {logits}, std::move(loss), {probabilities, labels}, backward);
 }
 
-namespace {
-
 // loss = mean or sum of (x - target)^2: grad_x = 2 (x - target) * grad_loss (/ elements for mean).
-class MseLossNode final : public Node {
- public:
-  MseLossNode(Tensor x, Tensor target, Reduction reduction, std::shared_ptr<const void> told)
-      : x_(std::move(x)),
-        target_(std::move(target)),
-        reduction_(reduction),
-        told_(std::move(told)) {}
-  const char* name() const override { return "MseLoss"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    if (trace::Observer* observer = trace::observer(); observer != nullptr && told_) {
-      observer->loss_backward(running_pass_number(), told_, trace::host_values(grad_outputs[0]));
-    }
-    Tensor grad_x = gradient_buffer(0);
-    grad_x.backend().mse_backward(grad_x.stream(), unpack(x_).view(), unpack(target_).view(),
-                                  reduction_, grad_outputs[0].view(), grad_x.view());
-    return {grad_x};
-  }
-  void release_saved() override { x_ = target_ = {}; }
-
- private:
-  SavedTensor x_;
-  SavedTensor target_;
-  Reduction reduction_;
-  std::shared_ptr<const void> told_;
-};
-
-}  // namespace
-
 Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "MseLoss");
   require_same_device("mse_loss", {&x.value(), &target});
@@ -118,7 +70,14 @@ Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) 
     const std::size_t num_rows = x.shape().num_dims() == 0 ? 1 : x.shape()[0];
     told = observer->loss({num_rows, reduction == Reduction::mean, trace::host_values(loss), {}});
   }
-  return record<MseLossNode>({x}, std::move(loss), x.value(), target, reduction, std::move(told));
+  const auto backward = [reduction, told](const Node& node, const Gradients& grad_outputs) {
+    tell_backward(told, grad_outputs[0]);
+    const Tensor grad_x = node.gradient_buffer(0);
+    grad_x.backend().mse_backward(grad_x.stream(), node.saved(0).view(), node.saved(1).view(),
+                                  reduction, grad_outputs[0].view(), grad_x.view());
+    return Gradients{grad_x};
+  };
+  return record("MseLoss", {x}, std::move(loss), {x.value(), target}, backward);
 }
 
 }  // namespace lockstep

@@ -10,59 +10,6 @@ namespace {
 
 using Statistics = kernels::BatchNormForward::Statistics;
 
-// With x^ = (x - mean) * inverse_std, y = weight * x^ + bias, sums over the batch:
-//   grad_bias = sum grad_y;  grad_weight = sum grad_y * x^
-//   grad_x = weight * inverse_std * (grad_y - mean(grad_y) - x^ * mean(grad_y * x^))  in training;
-//   grad_x = weight * inverse_std * grad_y  in evaluation, where the statistics are constants.
-// Replicas that share their statistics take training's means over all their rows.
-class BatchNormNode final : public Node {
- public:
-  BatchNormNode(Tensor x, Tensor weight, Tensor mean, Tensor inverse_std, Statistics statistics,
-                std::shared_ptr<ReplicaSums> replicas)
-      : x_(std::move(x)),
-        weight_(std::move(weight)),
-        mean_(std::move(mean)),
-        inverse_std_(std::move(inverse_std)),
-        statistics_(statistics),
-        replicas_(std::move(replicas)) {}
-  const char* name() const override { return "BatchNorm"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Gradients grads = gradient_buffers();
-    kernels::BatchNormBackward call;
-    const Tensor& x = unpack(x_);
-    // The gradients of weight and bias do not depend on the weight's values.
-    const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
-    call.x = x.matrix();
-    call.weight = view_or_none(weight);
-    call.mean = unpack(mean_).view();
-    call.inverse_std = unpack(inverse_std_).view();
-    call.grad_y = grad_outputs[0].matrix();
-    if (grads[0].defined()) call.grad_x = grads[0].matrix();
-    call.grad_weight = view_or_none(grads[1]);
-    call.grad_bias = view_or_none(grads[2]);
-    call.statistics = statistics_;
-    if (statistics_ != Statistics::shared) {
-      x.backend().batch_norm_backward(x.stream(), call);
-      return grads;
-    }
-    const Tensor sums = Tensor::empty({2 * x.size(1) + 1}, DType::float64, x.device());
-    call.sums = sums.view();
-    x.backend().batch_norm_sums(x.stream(), call);
-    replicas_->add_up(sums);
-    if (grads[0].defined()) x.backend().batch_norm_backward(x.stream(), call);
-    return grads;
-  }
-  void release_saved() override { x_ = weight_ = mean_ = inverse_std_ = {}; }
-
- private:
-  SavedTensor x_;
-  SavedTensor weight_;
-  SavedTensor mean_;
-  SavedTensor inverse_std_;
-  Statistics statistics_;
-  std::shared_ptr<ReplicaSums> replicas_;
-};
-
 // The moments of all replicas. On the CPU, where values can be checked, requires more than one row.
 Tensor gather_moments(const Tensor& input, ReplicaSums& replicas) {
   const std::size_t size = 2 * input.size(1) + 1;
@@ -81,6 +28,11 @@ Tensor gather_moments(const Tensor& input, ReplicaSums& replicas) {
 
 }  // namespace
 
+// With x^ = (x - mean) * inverse_std, y = weight * x^ + bias, sums over the batch:
+//   grad_bias = sum grad_y;  grad_weight = sum grad_y * x^
+//   grad_x = weight * inverse_std * (grad_y - mean(grad_y) - x^ * mean(grad_y * x^))  in training;
+//   grad_x = weight * inverse_std * grad_y  in evaluation, where the statistics are constants.
+// Replicas that share their statistics take training's means over all their rows.
 Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "BatchNorm");
   const Tensor& input = x.value();
@@ -113,7 +65,7 @@ Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
   if (trace::Observer* observer = trace::observer(); observer != nullptr && trains) {
     observer->buffer(trace::host_values(arguments.running_mean));
   }
-  Tensor y = Tensor::empty(input.shape(), input.dtype(), input.device());
+  Tensor y = Tensor::empty_like(input);
   Tensor mean = trains ? Tensor::empty(features, input.dtype(), input.device())
                        : arguments.running_mean.clone();
   Tensor inverse_std = Tensor::empty(features, input.dtype(), input.device());
@@ -140,9 +92,35 @@ Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
       if (running->defined()) running->bump_version();
     }
   }
-  return record<BatchNormNode>({x, arguments.weight, arguments.bias}, std::move(y), input, weight,
-                               std::move(mean), std::move(inverse_std), call.statistics,
-                               shares ? arguments.replicas : nullptr);
+  const auto backward = [statistics = call.statistics, replicas = arguments.replicas](
+                            const Node& node, const Gradients& grad_outputs) {
+    Gradients grads = node.gradient_buffers();
+    const Tensor& kept = node.saved(0);
+    // The gradients of weight and bias do not depend on the weight's values.
+    const Tensor& kept_weight = grads[0].defined() ? node.saved(1) : node.unchecked(1);
+    kernels::BatchNormBackward back;
+    back.x = kept.matrix();
+    back.weight = view_or_none(kept_weight);
+    back.mean = node.saved(2).view();
+    back.inverse_std = node.saved(3).view();
+    back.grad_y = grad_outputs[0].matrix();
+    if (grads[0].defined()) back.grad_x = grads[0].matrix();
+    back.grad_weight = view_or_none(grads[1]);
+    back.grad_bias = view_or_none(grads[2]);
+    back.statistics = statistics;
+    if (statistics != Statistics::shared) {
+      kept.backend().batch_norm_backward(kept.stream(), back);
+      return grads;
+    }
+    const Tensor sums = Tensor::empty({2 * kept.size(1) + 1}, DType::float64, kept.device());
+    back.sums = sums.view();
+    kept.backend().batch_norm_sums(kept.stream(), back);
+    replicas->add_up(sums);
+    if (grads[0].defined()) kept.backend().batch_norm_backward(kept.stream(), back);
+    return grads;
+  };
+  return record("BatchNorm", {x, arguments.weight, arguments.bias}, std::move(y),
+                {input, weight, mean, inverse_std}, backward);
 }
 
 }  // namespace lockstep

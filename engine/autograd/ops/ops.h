@@ -1,4 +1,4 @@
-// The differentiable operations. Each is a named Node in this folder, with forward and backward
+// The differentiable operations. Each records a Node in this folder, with forward and backward
 // together. All inputs of a call are on one device and share one floating dtype; else
 // Error{Device} or Error{DType} names both.
 #pragma once

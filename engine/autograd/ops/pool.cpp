@@ -16,37 +16,23 @@ const char* name_of(Pooling pooling) {
 
 // Maximum: each window's gradient goes to the pixel that won. Average: it goes to all of them
 // equally, divided by the window's size.
-class PoolNode final : public Node {
- public:
-  PoolNode(const Windows& windows, Pooling pooling, Tensor winners)
-      : windows_(windows), pooling_(pooling), winners_(std::move(winners)) {}
-  const char* name() const override { return name_of(pooling_); }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Tensor grad_x = gradient_buffer(0);
-    const TensorView winners = winners_.defined() ? unpack(winners_).view() : TensorView{};
-    grad_x.backend().pool_backward(grad_x.stream(), windows_, pooling_, winners,
-                                   grad_outputs[0].view(), grad_x.view());
-    return {grad_x};
-  }
-  void release_saved() override { winners_ = {}; }
-
- private:
-  Windows windows_;
-  Pooling pooling_;
-  SavedTensor winners_;  // maximum only
-};
-
 Variable pool(const Variable& x, const Windows& windows, Pooling pooling) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, name_of(pooling));
   const Tensor& images = x.value();
   Tensor y =
       Tensor::empty({windows.images, windows.out_height(), windows.out_width(), windows.channels},
                     images.dtype(), images.device());
-  Tensor winners;
+  Tensor winners;  // maximum only
   if (pooling == Pooling::maximum) winners = Tensor::empty(y.shape(), DType::int32, y.device());
   y.backend().pool_forward(y.stream(), windows, pooling, images.view(), y.view(),
-                           winners.defined() ? winners.view() : TensorView{});
-  return record<PoolNode>({x}, std::move(y), windows, pooling, std::move(winners));
+                           view_or_none(winners));
+  const auto backward = [windows, pooling](const Node& node, const Gradients& grad_outputs) {
+    const Tensor grad_x = node.gradient_buffer(0);
+    grad_x.backend().pool_backward(grad_x.stream(), windows, pooling, view_or_none(node.saved(0)),
+                                   grad_outputs[0].view(), grad_x.view());
+    return Gradients{grad_x};
+  };
+  return record(name_of(pooling), {x}, std::move(y), {winners}, backward);
 }
 
 Windows pool_windows(const char* operation, const Variable& x, std::size_t kernel,
@@ -56,23 +42,6 @@ Windows pool_windows(const char* operation, const Variable& x, std::size_t kerne
           options.padding, kernel);
   return windows_over(operation, x.shape(), kernel, kernel, options);
 }
-
-// y = each image's [pixels, channels] matrix, transposed; its gradient is transposed back.
-class FlattenImagesNode final : public Node {
- public:
-  const char* name() const override { return "FlattenImages"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    const Tensor& grad_y = grad_outputs[0];
-    Tensor grad_x = gradient_buffer(0);
-    const Shape& images = grad_x.shape();
-    const std::size_t num_pixels = images[1] * images[2];
-    grad_x.backend().transpose(grad_x.stream(),
-                               {grad_y.raw(), grad_y.dtype(), images[3], num_pixels, num_pixels,
-                                images[0], images[3] * num_pixels},
-                               grad_x.view());
-    return {grad_x};
-  }
-};
 
 }  // namespace
 
@@ -92,6 +61,7 @@ Variable global_avg_pool(const Variable& x) {
   return reshape(pool(x, all, Pooling::average), {images[0], images[3]});
 }
 
+// y = each image's [pixels, channels] matrix, transposed; its gradient is transposed back.
 Variable flatten_images(const Variable& x) {
   const Shape& images = x.shape();
   require(images.num_dims() == 4, ErrorCode::Shape, "flatten",
@@ -105,7 +75,17 @@ Variable flatten_images(const Variable& x) {
   y.backend().transpose(
       y.stream(), {from.raw(), from.dtype(), num_pixels, images[3], images[3], images[0], rows[1]},
       y.view());
-  return record<FlattenImagesNode>({x}, std::move(y));
+  const auto backward = [num_pixels](const Node& node, const Gradients& grad_outputs) {
+    const Tensor& grad_y = grad_outputs[0];
+    const Tensor grad_x = node.gradient_buffer(0);
+    const Shape& shape = grad_x.shape();
+    grad_x.backend().transpose(grad_x.stream(),
+                               {grad_y.raw(), grad_y.dtype(), shape[3], num_pixels, num_pixels,
+                                shape[0], shape[3] * num_pixels},
+                               grad_x.view());
+    return Gradients{grad_x};
+  };
+  return record("FlattenImages", {x}, std::move(y), {}, backward);
 }
 
 }  // namespace lockstep

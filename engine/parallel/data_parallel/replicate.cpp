@@ -15,45 +15,40 @@ namespace lockstep::parallel {
 namespace {
 
 // Outputs are ordered by device, then by variable: output d * num_inputs() + i.
-class BroadcastNode final : public Node {
- public:
-  const char* name() const override { return "Broadcast"; }
-
-  Gradients backward(const Gradients& grad_outputs) override {
-    runtime::LogicalDevice& here = runtime::logical_device(device());
-    runtime::Stream& reader = here.compute_stream();
-    // This device reads the other devices' gradients where they lie: after the work that their
-    // streams hold now, and before their later work. A gradient that it cannot read is copied.
-    const auto is_readable = [&](const Tensor& grad) {
-      return comm::reaches(here, grad.logical_device());
-    };
-    std::set<runtime::Stream*> owners;
-    for (const Tensor& grad : grad_outputs) {
-      if (grad.defined() && is_readable(grad)) owners.insert(&grad.stream());
-    }
-    owners.erase(&reader);
-    for (runtime::Stream* owner : owners) reader.wait(owner->record());
-    Gradients sums(num_inputs());
-    std::vector<Tensor> copies;
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      std::vector<ConstTensorView> views;
-      for (std::size_t k = i; k < grad_outputs.size(); k += num_inputs()) {
-        const Tensor& grad = grad_outputs[k];
-        if (!grad.defined()) continue;
-        copies.push_back(is_readable(grad) ? grad : grad.to(device()));
-        views.push_back(copies.back().view());
-        if (k >= num_inputs()) {
-          trace::count_collective(grad.device().index, "reduce_gradients", grad.num_bytes());
-        }
-      }
-      if (views.empty()) continue;  // no replica used this parameter
-      sums[i] = gradient_buffer(i);
-      sums[i].backend().ordered_sum(sums[i].stream(), views, 1.0, sums[i].view());
-    }
-    for (runtime::Stream* owner : owners) owner->wait(reader.record());
-    return sums;
+Gradients sum_of_replicas(const Node& node, const Gradients& grad_outputs) {
+  runtime::LogicalDevice& here = runtime::logical_device(node.device());
+  runtime::Stream& reader = here.compute_stream();
+  // This device reads the other devices' gradients where they lie: after the work that their
+  // streams hold now, and before their later work. A gradient that it cannot read is copied.
+  const auto is_readable = [&](const Tensor& grad) {
+    return comm::reaches(here, grad.logical_device());
+  };
+  std::set<runtime::Stream*> owners;
+  for (const Tensor& grad : grad_outputs) {
+    if (grad.defined() && is_readable(grad)) owners.insert(&grad.stream());
   }
-};
+  owners.erase(&reader);
+  for (runtime::Stream* owner : owners) reader.wait(owner->record());
+  Gradients sums(node.num_inputs());
+  std::vector<Tensor> copies;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    std::vector<ConstTensorView> views;
+    for (std::size_t k = i; k < grad_outputs.size(); k += sums.size()) {
+      const Tensor& grad = grad_outputs[k];
+      if (!grad.defined()) continue;
+      copies.push_back(is_readable(grad) ? grad : grad.to(node.device()));
+      views.push_back(copies.back().view());
+      if (k >= sums.size()) {
+        trace::count_collective(grad.device().index, "reduce_gradients", grad.num_bytes());
+      }
+    }
+    if (views.empty()) continue;  // no replica used this parameter
+    sums[i] = node.gradient_buffer(i);
+    sums[i].backend().ordered_sum(sums[i].stream(), views, 1.0, sums[i].view());
+  }
+  for (runtime::Stream* owner : owners) owner->wait(reader.record());
+  return sums;
+}
 
 }  // namespace
 
@@ -86,7 +81,7 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
   }
   std::ranges::copy_if(variables, std::back_inserter(trained), &Variable::requires_grad);
   const std::vector<Variable> outputs =
-      record_many<BroadcastNode>(trained, std::move(results), devices[0]);
+      record_many("Broadcast", trained, std::move(results), devices[0], sum_of_replicas);
   auto output = outputs.begin();
   std::vector<std::vector<Variable>> copies(devices.size());
   for (std::size_t d = 0; d < devices.size(); ++d) {

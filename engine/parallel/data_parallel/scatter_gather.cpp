@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine/autograd/node.h"
 #include "engine/core/error.h"
 #include "engine/parallel/data_parallel/stages.h"
@@ -43,30 +45,6 @@ void put_part(const Tensor& part, const Tensor& whole, std::size_t dim,
                               part_view(whole, dim, place));
 }
 
-class ScatterNode final : public Node {
- public:
-  explicit ScatterNode(plan::ScatterPlan plan, std::size_t dim)
-      : plan_(std::move(plan)), dim_(dim) {}
-  const char* name() const override { return "Scatter"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Tensor grad_x = gradient_buffer(0);
-    for (std::size_t i = 0; i < grad_outputs.size(); ++i) {
-      if (!grad_outputs[i].defined()) {  // a shard that the loss does not depend on
-        grad_x.fill(0.0);
-        break;
-      }
-    }
-    for (std::size_t i = 0; i < grad_outputs.size(); ++i) {
-      if (grad_outputs[i].defined()) put_part(grad_outputs[i], grad_x, dim_, plan_.parts[i]);
-    }
-    return {grad_x};
-  }
-
- private:
-  plan::ScatterPlan plan_;
-  std::size_t dim_;
-};
-
 std::vector<Tensor> cut(const Tensor& x, const std::vector<Device>& devices, std::size_t dim,
                         const plan::ScatterPlan& plan) {
   runtime::WorkSpan span(x.stream(), trace::Lane::copy, trace::Category::copy, "scatter",
@@ -82,10 +60,18 @@ std::vector<Tensor> cut(const Tensor& x, const std::vector<Device>& devices, std
 
 std::vector<Variable> scatter(const Variable& x, const std::vector<Device>& devices,
                               std::size_t dim) {
-  plan::ScatterPlan plan = plan::scatter_plan(x.shape(), dim, devices.size());
+  const plan::ScatterPlan plan = plan::scatter_plan(x.shape(), dim, devices.size());
   std::vector<Tensor> shards = cut(x.value(), devices, dim, plan);
-  return record_many<ScatterNode>(std::span(&x, 1), std::move(shards), x.device(), std::move(plan),
-                                  dim);
+  const auto backward = [plan, dim](const Node& node, const Gradients& grad_outputs) {
+    const Tensor grad_x = node.gradient_buffer(0);
+    // The loss may not depend on a shard.
+    if (!std::ranges::all_of(grad_outputs, &Tensor::defined)) grad_x.fill(0.0);
+    for (std::size_t i = 0; i < grad_outputs.size(); ++i) {
+      if (grad_outputs[i].defined()) put_part(grad_outputs[i], grad_x, dim, plan.parts[i]);
+    }
+    return Gradients{grad_x};
+  };
+  return record_many("Scatter", std::span(&x, 1), std::move(shards), x.device(), backward);
 }
 
 std::vector<Tensor> scatter(const Tensor& x, const std::vector<Device>& devices, std::size_t dim) {
@@ -93,26 +79,6 @@ std::vector<Tensor> scatter(const Tensor& x, const std::vector<Device>& devices,
 }
 
 namespace {
-
-class GatherNode final : public Node {
- public:
-  GatherNode(std::vector<plan::ScatterPart> parts, std::size_t dim)
-      : parts_(std::move(parts)), dim_(dim) {}
-  const char* name() const override { return "Gather"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Gradients grads(num_inputs());
-    for (std::size_t i = 0; i < grads.size(); ++i) {
-      if (!wants_gradient(i)) continue;
-      grads[i] = take_part(grad_outputs[0], dim_, parts_[i], edge(i).device);
-      if (edge(i).shape.num_dims() == 0) grads[i] = grads[i].reshape({});
-    }
-    return grads;
-  }
-
- private:
-  std::vector<plan::ScatterPart> parts_;
-  std::size_t dim_;
-};
 
 // A scalar counts as a vector of one element.
 Shape gathered_as(const Tensor& tensor) {
@@ -146,10 +112,16 @@ Variable gather(const std::vector<Variable>& parts, Device output_device, std::s
   for (std::size_t i = 0; i < parts.size(); ++i) {
     put_part(parts[i].value().reshape(gathered_as(parts[i].value())), whole, dim, places[i]);
   }
-  std::vector<Tensor> results;
-  results.push_back(std::move(whole));
-  return record_many<GatherNode>(parts, std::move(results), output_device, std::move(places),
-                                 dim)[0];
+  const auto backward = [places, dim](const Node& node, const Gradients& grad_outputs) {
+    Gradients grads(node.num_inputs());
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      if (!node.wants_gradient(i)) continue;
+      grads[i] = take_part(grad_outputs[0], dim, places[i], node.edge(i).device);
+      if (node.edge(i).shape.num_dims() == 0) grads[i] = grads[i].reshape({});
+    }
+    return grads;
+  };
+  return record_many("Gather", parts, {std::move(whole)}, output_device, backward)[0];
 }
 
 }  // namespace lockstep::parallel

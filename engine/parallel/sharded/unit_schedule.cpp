@@ -7,23 +7,6 @@
 #include "engine/core/error.h"
 
 namespace lockstep::parallel {
-namespace {
-
-// The identity, on a unit's output: its backward runs before that of the unit's own operations.
-class UnitOutputNode final : public Node {
- public:
-  explicit UnitOutputNode(std::function<void()> before) : before_(std::move(before)) {}
-  const char* name() const override { return "UnitOutput"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    before_();
-    return {grad_outputs[0]};
-  }
-
- private:
-  std::function<void()> before_;
-};
-
-}  // namespace
 
 UnitSchedule::UnitSchedule(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
                            ShardDepth depth)
@@ -57,7 +40,12 @@ Variable UnitSchedule::run_forward(std::size_t i, const std::function<Variable()
   if (i + 1 < units_.size()) units_[i + 1].start_gather();
   const Variable y = forward();
   units_[i].free_parameters();
-  return record<UnitOutputNode>({y}, y.value(), [this, i] { before_backward(i); });
+  // The identity, on the unit's output: its backward runs before that of the unit's own operations.
+  const auto backward = [this, i](const Node&, const Gradients& grad_outputs) {
+    before_backward(i);
+    return Gradients{grad_outputs[0]};
+  };
+  return record("UnitOutput", {y}, y.value(), {}, backward);
 }
 
 // Backward begins at the output: of the root, if it is a unit, and then of the last layer.

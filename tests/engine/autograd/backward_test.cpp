@@ -13,16 +13,6 @@
 namespace lockstep::testing {
 namespace {
 
-// y = x, but its backward throws.
-class ThrowingNode final : public Node {
- public:
-  const char* name() const override { return "Throwing"; }
-  Gradients backward(const Gradients&) override {
-    fail(ErrorCode::Numeric, "throwing", "as it was asked to");
-  }
-  void release_saved() override {}
-};
-
 std::vector<double> doubled(const Tensor& tensor) {
   std::vector<double> values = tensor.to_vector<double>();
   for (double& value : values) value *= 2;
@@ -119,7 +109,10 @@ TEST(Backward, AReshapedLeafKeepsItsShape) {
 
 TEST(Backward, AnErrorInANodeReachesTheCaller) {
   const Variable x = random_leaf({2}, 1);
-  const Variable y = record<ThrowingNode>({tanh(x)}, x.value());
+  const Variable y =
+      record("Throwing", {tanh(x)}, x.value(), {}, [](const Node&, const Gradients&) -> Gradients {
+        fail(ErrorCode::Numeric, "throwing", "as it was asked to");
+      });
   expect_error(ErrorCode::Numeric, "[throwing] as it was asked to", [&] { sum(y).backward(); });
   EXPECT_FALSE(x.grad().defined());
   sum(x).backward();  // the next pass is as good as new

@@ -11,19 +11,13 @@ namespace lockstep::testing {
 namespace {
 
 // y = 2 x, whose backward says 2.001.
-class SlightlyWrongNode final : public Node {
- public:
-  const char* name() const override { return "SlightlyWrong"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    Tensor grad = gradient_buffer(0);
-    grad.backend().scale(grad.stream(), grad_outputs[0].view(), 2.001, grad.view());
-    return {grad};
-  }
-  void release_saved() override {}
-};
-
 Variable slightly_wrong(const Variable& x) {
-  return record<SlightlyWrongNode>({x}, scale(x, 2.0).value());
+  const auto backward = [](const Node& node, const Gradients& grad_outputs) {
+    const Tensor grad = node.gradient_buffer(0);
+    grad.backend().scale(grad.stream(), grad_outputs[0].view(), 2.001, grad.view());
+    return Gradients{grad};
+  };
+  return record("SlightlyWrong", {x}, scale(x, 2.0).value(), {}, backward);
 }
 
 TEST(GradientCheck, SeesAGradientThatIsSlightlyOff) {

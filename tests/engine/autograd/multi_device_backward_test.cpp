@@ -41,22 +41,12 @@ class Meeting {
 };
 
 // y = x; its backward runs `action` first.
-class ActionNode final : public Node {
- public:
-  explicit ActionNode(std::function<void()> action) : action_(std::move(action)) {}
-  const char* name() const override { return "Action"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    action_();
-    return {grad_outputs[0]};
-  }
-  void release_saved() override {}
-
- private:
-  std::function<void()> action_;
-};
-
 Variable with_action(const Variable& x, std::function<void()> action) {
-  return record<ActionNode>({x}, x.value(), std::move(action));
+  const auto backward = [action](const Node&, const Gradients& grad_outputs) {
+    action();
+    return Gradients{grad_outputs[0]};
+  };
+  return record("Action", {x}, x.value(), {}, backward);
 }
 
 TEST(MultiDeviceBackward, GradientsCrossDevicesBothWays) {

@@ -41,34 +41,24 @@ std::size_t source_of(const Window& window, const Shape& images, std::size_t row
   // SOLUTION end
 }
 
-class PatchesNode final : public lockstep::Node {
- public:
-  PatchesNode(const Window& window, const Shape& images) : window_(window), images_(images) {}
-  const char* name() const override { return "LabPatches"; }
-
-  // grad_outputs[0] is the gradient of the matrix of patches. Returns that of the images.
-  Gradients backward(const Gradients& grad_outputs) override {
-    const Tensor& grad_patches = grad_outputs[0];
-    const std::size_t rows = grad_patches.size(0), columns = grad_patches.size(1);
-    const std::span<const double> copies = grad_patches.host<const double>();
-    const Tensor grad_images = Tensor::zeros(images_, grad_patches.dtype());
-    const std::span<double> pixels = grad_images.host<double>();
-    // SOLUTION begin: patches: every pixel's gradient = the sum of its copies' gradients
-    for (std::size_t row = 0; row < rows; ++row) {
-      for (std::size_t column = 0; column < columns; ++column) {
-        const std::size_t source = source_of(window_, images_, row, column);
-        if (source != kPadding) pixels[source] += copies[row * columns + column];
-      }
+// grad_outputs[0] is the gradient of the matrix of patches. Returns that of the images.
+Gradients patches_backward(const Window& window, const Shape& images,
+                           const Gradients& grad_outputs) {
+  const Tensor& grad_patches = grad_outputs[0];
+  const std::size_t rows = grad_patches.size(0), columns = grad_patches.size(1);
+  const std::span<const double> copies = grad_patches.host<const double>();
+  const Tensor grad_images = Tensor::zeros(images, grad_patches.dtype());
+  const std::span<double> pixels = grad_images.host<double>();
+  // SOLUTION begin: patches: every pixel's gradient = the sum of its copies' gradients
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t column = 0; column < columns; ++column) {
+      const std::size_t source = source_of(window, images, row, column);
+      if (source != kPadding) pixels[source] += copies[row * columns + column];
     }
-    // SOLUTION end
-    return {grad_images};
   }
-  void release_saved() override {}
-
- private:
-  Window window_;
-  Shape images_;
-};
+  // SOLUTION end
+  return {grad_images};
+}
 
 }  // namespace
 
@@ -86,7 +76,10 @@ Variable patches(const Variable& x, const Window& window) {
       if (source != kPadding) copies[row * columns + column] = pixels[source];
     }
   }
-  return lockstep::record<PatchesNode>({x}, std::move(matrix), window, images);
+  const auto backward = [window, images](const lockstep::Node&, const Gradients& grad_outputs) {
+    return patches_backward(window, images, grad_outputs);
+  };
+  return lockstep::record("LabPatches", {x}, std::move(matrix), {}, backward);
 }
 
 }  // namespace lab
