@@ -1,6 +1,6 @@
 // The processes share:
 //   Failure            the group's failure
-//   Member[n]          a rank's state, for all others: is it there, what has it called, is it awake
+//   Member[n]          a rank's state, for all others: has it left, what has it called
 //   Channel[2][n][n]   messages of collectives, and those of send(), by sender and receiver
 //   slots              the memory of the messages, kNumSlots for each channel
 // All zeros is the right initial state. Every flag has one writer. Untouched pages cost nothing, so
@@ -8,18 +8,16 @@
 #include "engine/comm/shm_group.h"
 
 #include <fmt/format.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <climits>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 #if defined(__SSE2__)
@@ -33,37 +31,6 @@
 namespace lockstep::comm {
 
 constexpr auto kSeqCst = std::memory_order_seq_cst;
-
-// A futex that the processes of one host share. runtime::WaitWord is the same within one process.
-class SharedFutex {
- public:
-  // Wakes those who sleep here. Call it after writing what they wait for: either this call sees the
-  // sleeper, or the sleeper sees what was written, because both sides are sequentially consistent.
-  void wake_sleepers() {
-    if (num_sleeping_.load(kSeqCst) == 0) return;
-    num_wakes_.fetch_add(1, kSeqCst);
-    syscall(SYS_futex, &num_wakes_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-  }
-  // Sleeps at most that long, maybe less, unless is_over() is true after it has announced its
-  // sleep.
-  template <typename IsOver>
-  void sleep_unless(const IsOver& is_over, std::chrono::nanoseconds at_most) {
-    static_assert(sizeof(num_wakes_) == sizeof(std::uint32_t) &&
-                  std::atomic<std::uint32_t>::is_always_lock_free);
-    num_sleeping_.fetch_add(1, kSeqCst);
-    const std::uint32_t seen = num_wakes_.load(kSeqCst);
-    if (!is_over() && at_most.count() > 0) {
-      const timespec timeout{static_cast<time_t>(at_most.count() / 1'000'000'000),
-                             static_cast<long>(at_most.count() % 1'000'000'000)};
-      syscall(SYS_futex, &num_wakes_, FUTEX_WAIT, seen, &timeout, nullptr, 0);
-    }
-    num_sleeping_.fetch_sub(1, kSeqCst);
-  }
-
- private:
-  std::atomic<std::uint32_t> num_wakes_{0};
-  std::atomic<std::uint32_t> num_sleeping_{0};
-};
 
 namespace {
 
@@ -104,15 +71,14 @@ GroupShape shape_of(const ShmTransportOptions& options) {
   return shape;
 }
 
-constexpr std::size_t kLine = 64;
 // Smaller copies are as fast through the caches.
 constexpr std::size_t kFewBytes = 1024;
 
 #if defined(__SSE2__)
 // Returns the bytes copied: all whole lines.
 std::size_t stream_lines(std::byte* to, Bytes data) {
-  const std::size_t num_bytes = data.size() / kLine * kLine;
-  for (std::size_t line = 0; line < num_bytes; line += kLine) {
+  const std::size_t num_bytes = data.size() / kCacheLine * kCacheLine;
+  for (std::size_t line = 0; line < num_bytes; line += kCacheLine) {
     const auto* from = reinterpret_cast<const __m128i*>(data.data() + line);
     auto* out = reinterpret_cast<__m128i*>(to + line);
     const __m128i a = _mm_loadu_si128(from);
@@ -146,21 +112,6 @@ void streaming_copy(std::byte* to, Bytes data) {
   if (done < data.size()) std::memcpy(to + done, data.data() + done, data.size() - done);
 }
 
-std::int64_t nanoseconds_now() {
-  return std::chrono::nanoseconds(runtime::Clock::now().time_since_epoch()).count();
-}
-
-// The kernel releases a process's locks a moment before it reports the end of the process. A rank
-// that has found a peer dead waits for that report, so that the launcher, which blames the rank
-// that ended first, cannot see this rank's own end sooner.
-void wait_until_over(int process) {
-  constexpr int kMilliseconds = 500;  // for a process that is not of this PID namespace
-  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-  if (!handle.is_open()) return;  // it has ended and its number is free; or a kernel before 5.3
-  pollfd end{handle.descriptor(), POLLIN, 0};
-  ::poll(&end, 1, kMilliseconds);
-}
-
 }  // namespace
 
 struct alignas(kCacheLine) ShmTransport::Failure {
@@ -173,12 +124,9 @@ struct alignas(kCacheLine) ShmTransport::Failure {
 struct ShmTransport::Member {
   Announcements announced;
   Flag<std::uint32_t> has_left;
-  // When a waiting member last looked if it must go on waiting, in nanoseconds of runtime::Clock,
-  // which is the same for all processes of a host.
-  Flag<std::int64_t> looked_at;
   std::int32_t process = 0;
-  cpu_set_t cores;  // those that it may run on
-  alignas(kCacheLine) SharedFutex futex;
+  cpu_set_t cores;                                    // those that it may run on
+  alignas(kCacheLine) runtime::WaitWord num_changes;  // counts what it has written for others
 };
 
 // Messages from one rank to another. Message number k, counted from 1, is in slot
@@ -244,9 +192,16 @@ ShmTransport::ShmTransport(ShmSegment segment, const ShmTransportOptions& option
       num_received_(options.ranks.size()),
       outboxes_(options.ranks.size()) {
   timeout_seconds_ = options.timeout_seconds;
-  attach();
+  mine().process = getpid();
+  sched_getaffinity(0, sizeof mine().cores, &mine().cores);
   options.wait_for_all();
   num_spins_ = choose_num_spins();
+  for (int m = 0; m < world_size(); ++m) {
+    const int process = member(m).process;
+    const bool is_other = process != getpid();
+    processes_.emplace_back(is_other ? static_cast<int>(::syscall(SYS_pidfd_open, process, 0))
+                                     : -1);
+  }
 }
 
 // Waits until the slots have taken everything that was sent.
@@ -255,14 +210,7 @@ ShmTransport::~ShmTransport() {
   is_closing_.store(true);
   outboxes_.clear();
   mine().has_left.value.store(1, kSeqCst);
-  wake_all();
-}
-
-void ShmTransport::attach() {
-  require(segment_.hold(rank()), ErrorCode::Comm, "shared memory",
-          "rank {} is taken by another process", name_of_rank(rank()));
-  mine().process = getpid();
-  sched_getaffinity(0, sizeof mine().cores, &mine().cores);
+  mine().num_changes.add(1);
 }
 
 // Spinning pays if every rank can have a core. Each rank may be bound to some of them, so the cores
@@ -283,7 +231,7 @@ void ShmTransport::fail(const Error& error) noexcept {
   if (!record.state.compare_exchange_strong(expected, Failure::being_written, kSeqCst)) return;
   record.num_bytes = static_cast<std::uint32_t>(bytes.copy(record.error, bytes.size()));
   record.state.store(Failure::written, kSeqCst);
-  wake_all();
+  for (int m = 0; m < world_size(); ++m) member(m).num_changes.add(1);  // wakes those who wait
 }
 
 void ShmTransport::throw_if_failed() const {
@@ -305,14 +253,6 @@ const Announcements* ShmTransport::announced(int rank) const {
 
 // --- waiting ---
 
-void ShmTransport::wake(int m) const {
-  member(m).futex.wake_sleepers();
-}
-
-void ShmTransport::wake_all() const {
-  for (int m = 0; m < world_size(); ++m) wake(m);
-}
-
 // Returns when the peer has made done() true; else fails the group.
 template <typename Done>
 void ShmTransport::wait_for(int peer, const Done& done) {
@@ -325,60 +265,42 @@ void ShmTransport::wait_for(int peer, const Done& done) {
 template <typename Done>
 ShmTransport::Waited ShmTransport::sleep_until(int peer, const runtime::Deadline& deadline,
                                                const Done& done) const {
-  const auto note_look = [this] {
-    mine().looked_at.value.store(nanoseconds_now(), std::memory_order_relaxed);
-  };
-  std::chrono::nanoseconds at_most = std::chrono::milliseconds(4);
-  note_look();
-  Waited waited = Waited::done;
-  while (waited == Waited::done && !done()) {
-    mine().futex.sleep_unless([&] { return done() || look_at(peer, deadline) != Waited::done; },
-                              runtime::time_until(deadline, at_most));
-    note_look();
-    at_most = std::min<std::chrono::nanoseconds>(2 * at_most, kLongestSleep);
-    if (done()) break;
-    waited = look_at(peer, deadline);
-    // Its last writes before it left still count.
-    if (waited != Waited::done && done()) waited = Waited::done;
+  for (;;) {
+    // Before done(), since the peer's last writes before it left still count.
+    const std::uint32_t seen = member(peer).num_changes.load();
+    const Waited waited = look_at(peer, deadline);
+    if (done()) return Waited::done;
+    if (waited != Waited::done) return waited;
+    const runtime::Deadline next_look = runtime::Clock::now() + kLongestSleep;
+    member(peer).num_changes.sleep_while_equal(seen, runtime::earlier(deadline, next_look));
   }
-  return waited;
 }
 
 // The state of the member that this one waits for; done: nothing new, keep waiting.
 ShmTransport::Waited ShmTransport::look_at(int peer, const runtime::Deadline& deadline) const {
   if (failure().state.load(kSeqCst) != Failure::none) return Waited::failed;
-  // In this order: a rank that leaves says so before its lock is gone.
-  const bool is_alive = segment_.is_held(peer);
+  // In this order: a rank that leaves says so before its process ends.
+  const bool is_alive = this->is_alive(peer);
   if (member(peer).has_left.value.load(kSeqCst) != 0) return Waited::left;
   if (!is_alive) return Waited::died;
   return runtime::has_passed(deadline) ? Waited::timed_out : Waited::done;
 }
 
-void ShmTransport::fail_waiting(int peer, Waited waited) {
-  RankWait wait = waiting_for(peer);
-  if (waited == Waited::died) {
-    wait_until_over(member(peer).process);
-    fail_and_throw(wait.died(member(peer).process));
-  }
-  if (waited != Waited::timed_out) fail_and_throw(wait.left());  // or what broke the group
-  if (call_.operation == Operation::recv) fail_and_throw(wait.late(""));
-  wait.peer = name_of_rank(find_stopped(peer));
-  fail_and_throw(wait.late(describe_missing(call_.sequence)));
+// The kernel tells this only after it has reported the end of the process. So a launcher, which
+// blames the rank that ended first, cannot see the end of this rank sooner.
+bool ShmTransport::is_alive(int peer) const {
+  const FileDescriptor& process = processes_[static_cast<std::size_t>(peer)];
+  if (!process.is_open()) return ::kill(member(peer).process, 0) == 0;  // a kernel before 5.3
+  pollfd end{process.descriptor(), POLLIN, 0};
+  return ::poll(&end, 1, 0) == 0;
 }
 
-// The rank that keeps all others waiting: the peer, or another rank that has not looked for a
-// while.
-int ShmTransport::find_stopped(int peer) const {
-  constexpr std::chrono::nanoseconds kLong = 8 * kLongestSleep;
-  const auto has_stopped = [&](int m) {
-    return nanoseconds_now() - member(m).looked_at.value.load(std::memory_order_relaxed) >
-           kLong.count();
-  };
-  if (has_stopped(peer)) return peer;
-  for (int m = 0; m < world_size(); ++m) {
-    if (has_stopped(m)) return m;
-  }
-  return peer;
+void ShmTransport::fail_waiting(int peer, Waited waited) {
+  const RankWait wait = waiting_for(peer);
+  if (waited == Waited::died) fail_and_throw(wait.died(member(peer).process));
+  if (waited != Waited::timed_out) fail_and_throw(wait.left());  // or what broke the group
+  const bool is_message = call_.operation == Operation::recv;
+  fail_and_throw(wait.late(is_message ? "" : describe_missing(call_.sequence)));
 }
 
 // --- collectives ---
@@ -386,7 +308,7 @@ int ShmTransport::find_stopped(int peer) const {
 void ShmTransport::announce(const CallHeader& call, double timeout_seconds) {
   enter(call, timeout_seconds);
   mine().announced.publish(call);
-  wake_all();
+  mine().num_changes.add(1);
 }
 
 CallHeader ShmTransport::announced_by(int peer) {
@@ -421,7 +343,7 @@ void ShmTransport::write_slot(Use use, int to, std::uint64_t number, Bytes data)
   Slot& slot = channel(use, rank(), to).slot(number);
   slot.num_bytes = data.size();
   slot.number.store(number, kSeqCst);
-  wake(to);
+  mine().num_changes.add(1);
 }
 
 // Waits for the message; valid until free_slot().
@@ -433,7 +355,7 @@ Bytes ShmTransport::read_slot(Use use, int from, std::uint64_t number) {
 
 void ShmTransport::free_slot(Use use, int from, std::uint64_t number) {
   channel(use, from, rank()).num_released.value.store(number, kSeqCst);
-  wake(from);
+  mine().num_changes.add(1);
 }
 
 // --- send and recv ---

@@ -74,18 +74,15 @@ class ShmTransport final : public Transport {
   Channel& channel(Use use, int from, int to) const;
   std::byte* slot_memory(Use use, int from, int to, std::uint64_t number) const;
 
-  void attach();
   unsigned choose_num_spins() const;
 
-  void wake(int m) const;
-  void wake_all() const;
   template <typename Done>
   void wait_for(int peer, const Done& done);
   template <typename Done>
   Waited sleep_until(int peer, const runtime::Deadline& deadline, const Done& done) const;
   Waited look_at(int peer, const runtime::Deadline& deadline) const;
+  bool is_alive(int peer) const;
   [[noreturn]] void fail_waiting(int peer, Waited waited);
-  int find_stopped(int peer) const;
 
   void write_slot(Use use, int to, std::uint64_t number, Bytes data);
   Bytes read_slot(Use use, int from, std::uint64_t number);
@@ -97,6 +94,7 @@ class ShmTransport final : public Transport {
   std::byte* channels_;
   std::byte* slots_;
   unsigned num_spins_ = 0;                   // set when all have attached
+  std::vector<FileDescriptor> processes_;    // of each rank (a pidfd), if it is another process
   std::vector<std::uint64_t> num_posted_;    // to each rank, in collectives
   std::vector<std::uint64_t> num_released_;  // of each rank's messages in collectives
   std::vector<std::uint64_t> num_received_;  // slots of what each rank sent by send()

@@ -22,21 +22,6 @@ constexpr const char* kAdvice =
   fail(ErrorCode::Comm, "shared memory", "{}: {}", what, std::strerror(errno));
 }
 
-// Opens the file again with a description of its own, so that two ranks' locks do not merge.
-FileDescriptor reopen(const std::string& path) {
-  return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-}
-
-// The lock on byte number `holder`.
-flock lock_of(int holder) {
-  flock lock{};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = holder;
-  lock.l_len = 1;
-  return lock;
-}
-
 }  // namespace
 
 ShmSegment::ShmSegment(FileDescriptor file, std::size_t num_bytes, std::string address)
@@ -59,14 +44,12 @@ ShmSegment::~ShmSegment() {
 }
 
 ShmSegment ShmSegment::create(std::size_t num_bytes) {
-  const FileDescriptor first(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!first.is_open()) fail_system("memfd_create");
+  FileDescriptor file(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.is_open()) fail_system("memfd_create");
   // Sealed, so that no process can shrink memory that others have mapped.
-  const bool is_sized = ftruncate(first.descriptor(), static_cast<off_t>(num_bytes)) == 0 &&
-                        fcntl(first.descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
-  FileDescriptor file;
-  if (is_sized) file = reopen(fmt::format("/proc/self/fd/{}", first.descriptor()));
-  if (!file.is_open()) fail_system("cannot make a segment");
+  const bool is_sized = ftruncate(file.descriptor(), static_cast<off_t>(num_bytes)) == 0 &&
+                        fcntl(file.descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
+  if (!is_sized) fail_system("cannot make a segment");
   std::string address = fmt::format("{} {}", getpid(), file.descriptor());
   return ShmSegment(std::move(file), num_bytes, std::move(address));
 }
@@ -77,7 +60,8 @@ ShmSegment ShmSegment::open(const std::string& address, std::size_t num_bytes,
   int number = 0;
   require(std::sscanf(address.c_str(), "%d %d", &process, &number) == 2, ErrorCode::Comm,
           "shared memory", "'{}' is not the address of a segment", address);
-  FileDescriptor file = reopen(fmt::format("/proc/{}/fd/{}", process, number));
+  const std::string path = fmt::format("/proc/{}/fd/{}", process, number);
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   require(file.is_open(), ErrorCode::Comm, "shared memory",
           "cannot open the segment of {} (process {}): {}; unless it has died: {}", owner, process,
           std::strerror(errno), kAdvice);
@@ -88,16 +72,6 @@ ShmSegment ShmSegment::open(const std::string& address, std::size_t num_bytes,
           "died: {}",
           owner, process, kAdvice);
   return ShmSegment(std::move(file), num_bytes, address);
-}
-
-bool ShmSegment::hold(int holder) {
-  flock lock = lock_of(holder);
-  return fcntl(file_.descriptor(), F_OFD_SETLK, &lock) == 0;
-}
-
-bool ShmSegment::is_held(int holder) const {
-  flock lock = lock_of(holder);
-  return fcntl(file_.descriptor(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 }  // namespace lockstep::comm

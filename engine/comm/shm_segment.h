@@ -4,10 +4,6 @@
 // It is a memfd. The process that makes it publishes an address, "PID N"; others open
 // /proc/PID/fd/N, which the kernel only allows to processes of the same user in the same PID
 // namespace.
-//
-// Each process holds a lock on one byte of it. The kernel releases the lock when the process dies,
-// however it dies, so asking for the lock tells if a peer is alive. (A child that it forked and
-// that runs without exec holds the lock too, and hides the death while it lives.)
 #pragma once
 
 #include <cstddef>
@@ -38,12 +34,6 @@ class ShmSegment {
   // Aligned to a page; zeros at first.
   std::byte* data() const { return data_; }
   std::size_t num_bytes() const { return num_bytes_; }
-
-  // Marks `holder` as alive while this object lives in this process. Returns false if another
-  // process has done so.
-  bool hold(int holder);
-  // True if another ShmSegment, here or in another process, holds it.
-  bool is_held(int holder) const;
 
  private:
   ShmSegment(FileDescriptor file, std::size_t num_bytes, std::string address);

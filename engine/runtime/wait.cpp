@@ -20,7 +20,8 @@ namespace {
 long futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
            const timespec* timeout) {
   static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
-  return syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, timeout, nullptr, 0);
+  // Not a private futex, since processes may share the word's memory.
+  return syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
 }
 
 // Longest single sleep: a lost wake-up (none is known) would cost so much instead of a hang.

@@ -72,16 +72,6 @@ IntervalSet part_inside(const IntervalSet& set, Interval window) {
   return part;
 }
 
-IntervalSet busy_time(std::span<const Span> spans, int rank, Lane lane, Interval window) {
-  std::vector<Interval> intervals;
-  for (const Span& span : spans) {
-    if (span.rank == rank && span.lane == lane && span.category != Category::step) {
-      intervals.push_back(clip({span.begin_ns, span.end_ns}, window));
-    }
-  }
-  return union_of(std::move(intervals));
-}
-
 std::vector<Span> innermost_pieces(std::vector<Span> spans) {
   std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
     return std::pair(a.begin_ns, -a.end_ns) < std::pair(b.begin_ns, -b.end_ns);

@@ -38,11 +38,6 @@ std::int64_t total_ns(const IntervalSet& set);
 // The part of the set inside window.
 IntervalSet part_inside(const IntervalSet& set, Interval window);
 
-// The times at which a rank's (or device's) lane was in use inside window: the union of its spans
-// of all categories except step. busy fraction = total_ns(busy_time(...)) / (window.end_ns -
-// window.begin_ns).
-IntervalSet busy_time(std::span<const Span> spans, int rank, Lane lane, Interval window);
-
 // The spans of one thread, cut into pieces that do not overlap: the parts of each span that contain
 // no other span. Sorted by time; a piece is a copy of its span with another begin and end. Of spans
 // that overlap without nesting, the one that began last counts.

@@ -7,7 +7,6 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -40,17 +39,13 @@ const char* intern(std::string_view text) {
 
 namespace {
 
-// Chunks of at most kChunkEntries entries, so that a growing list is never copied.
-template <typename T>
-using Chunks = std::vector<std::vector<T>>;
-
 // The spans and samples of one thread. Its lock is contended only while a recording is collected.
 struct ThreadLog {
   std::mutex mutex;
   std::uint32_t thread = 0;
   std::size_t num_dropped = 0;
-  Chunks<Span> spans;
-  Chunks<Sample> memory;
+  std::deque<Span> spans;
+  std::deque<Sample> memory;
 };
 
 // One recording, from start() on. Threads share it with the registry, so that neither a thread's
@@ -111,16 +106,14 @@ ThreadLog* log_in(std::uint32_t recording) {
 }
 
 template <typename T>
-void append(ThreadLog& log, Chunks<T>& chunks, const T& entry) {
+void append(ThreadLog& log, std::deque<T>& entries, const T& entry) {
   const std::lock_guard lock(log.mutex);
-  if (chunks.empty() || chunks.back().size() == kChunkEntries) {
-    if (local.session->num_chunks_left.fetch_sub(1, std::memory_order_relaxed) <= 0) {
-      ++log.num_dropped;
-      return;
-    }
-    chunks.emplace_back().reserve(kChunkEntries);
+  const bool is_chunk_full = entries.size() % kChunkEntries == 0;
+  if (is_chunk_full && local.session->num_chunks_left.fetch_sub(1) <= 0) {
+    ++log.num_dropped;
+  } else {
+    entries.push_back(entry);
   }
-  chunks.back().push_back(entry);
 }
 
 // Sets the recording; keeps the flag that spans are ranges too.
@@ -158,12 +151,8 @@ Recording collect() {
     for (ThreadLog& log : session->logs) {
       const std::lock_guard log_lock(log.mutex);
       // A span is appended when it ends, so a parent comes after its children.
-      for (const std::vector<Span>& chunk : std::views::reverse(log.spans)) {
-        recording.spans.insert(recording.spans.end(), chunk.rbegin(), chunk.rend());
-      }
-      for (const std::vector<Sample>& chunk : log.memory) {
-        recording.memory.insert(recording.memory.end(), chunk.begin(), chunk.end());
-      }
+      recording.spans.insert(recording.spans.end(), log.spans.rbegin(), log.spans.rend());
+      recording.memory.insert(recording.memory.end(), log.memory.begin(), log.memory.end());
       recording.num_dropped += log.num_dropped;
     }
   }
