@@ -7,14 +7,8 @@
 // and of double.
 #pragma once
 
+#include "engine/core/half.h"  // LOCKSTEP_HOST_DEVICE
 #include "kernels/backend.h"
-
-// Compiles a function for host and device, if the compiler knows both.
-#ifdef __CUDACC__
-#define LOCKSTEP_HOST_DEVICE __host__ __device__
-#else
-#define LOCKSTEP_HOST_DEVICE
-#endif
 
 namespace lockstep::kernels {
 

@@ -69,7 +69,7 @@ struct Head {
   }
   __device__ T taken(T value) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (takes_bfloat16) return to_float(to_bfloat16(value));
+      if (takes_bfloat16) return static_cast<float>(Bfloat16(value));
     }
     return value;
   }
@@ -309,8 +309,7 @@ namespace {
 template <typename T>
 __global__ void causal_softmax_kernel(const T* scores, std::size_t rows, std::size_t cols,
                                       std::size_t length, T scale, T* p) {
-  const unsigned lane = threadIdx.x % kWarp;
-  for (std::size_t row = global_thread() / kWarp; row < rows; row += num_global_threads() / kWarp) {
+  for_rows(rows, [&](std::size_t row, unsigned lane) {
     const T* const from = scores + row * cols;
     T* const to = p + row * cols;
     const std::size_t seen = row % length + 1;
@@ -334,14 +333,13 @@ __global__ void causal_softmax_kernel(const T* scores, std::size_t rows, std::si
     for (std::size_t j = lane; j < cols; j += kWarp) {
       to[j] = j < seen ? exp_of(scale * from[j] - top) * inverse : T(0);
     }
-  }
+  });
 }
 
 template <typename T>
 __global__ void causal_softmax_gradient_kernel(const T* p, const T* grad_p, std::size_t rows,
                                                std::size_t cols, T scale, T* grad_scores) {
-  const unsigned lane = threadIdx.x % kWarp;
-  for (std::size_t row = global_thread() / kWarp; row < rows; row += num_global_threads() / kWarp) {
+  for_rows(rows, [&](std::size_t row, unsigned lane) {
     const T* const share = p + row * cols;
     const T* const grad = grad_p + row * cols;
     double sum = 0;
@@ -355,7 +353,7 @@ __global__ void causal_softmax_gradient_kernel(const T* p, const T* grad_p, std:
     for (std::size_t j = lane; j < cols; j += kWarp) {
       grad_scores[row * cols + j] = scale * share[j] * (grad[j] - projection);
     }
-  }
+  });
 }
 
 }  // namespace

@@ -14,17 +14,6 @@ namespace {
 
 using Statistics = BatchNormForward::Statistics;
 
-// A matrix as a kernel's argument.
-template <typename T>
-struct Rows {
-  T* data = nullptr;
-  std::size_t leading_dimension = 0;
-
-  __device__ T& operator()(std::size_t row, std::size_t column) const {
-    return data[row * leading_dimension + column];
-  }
-};
-
 template <typename T>
 struct Features {
   Rows<const T> x;
@@ -64,10 +53,10 @@ struct BatchStatistics {
   Features<T> f;
 
   __device__ double shift(std::size_t j) const {
-    return f.rows > 0 ? static_cast<double>(f.x(0, j)) : 0;
+    return f.rows > 0 ? static_cast<double>(f.x[0][j]) : 0;
   }
   __device__ void add(std::size_t row, std::size_t j, double (&sums)[2]) const {
-    const double offset = static_cast<double>(f.x(row, j)) - shift(j);
+    const double offset = static_cast<double>(f.x[row][j]) - shift(j);
     sums[0] += offset;
     sums[1] += offset * offset;
   }
@@ -133,7 +122,7 @@ template <typename T>
 __global__ void normalise_kernel(Features<T> f) {
   for_matrix(f.rows, f.cols, [&](std::size_t row, std::size_t j) {
     const T factor = f.inverse_std[j] * (f.weight ? f.weight[j] : T(1));
-    f.y(row, j) = (f.x(row, j) - f.mean[j]) * factor + (f.bias ? f.bias[j] : T(0));
+    f.y[row][j] = (f.x[row][j] - f.mean[j]) * factor + (f.bias ? f.bias[j] : T(0));
   });
 }
 
@@ -161,9 +150,9 @@ struct BackwardSums {
   std::size_t rows = 0;
 
   __device__ void add(std::size_t row, std::size_t j, double (&total)[2]) const {
-    const double grad = static_cast<double>(g.grad_y(row, j));
+    const double grad = static_cast<double>(g.grad_y[row][j]);
     total[0] += grad;
-    total[1] += grad * (static_cast<double>(g.x(row, j)) - static_cast<double>(g.mean[j]));
+    total[1] += grad * (static_cast<double>(g.x[row][j]) - static_cast<double>(g.mean[j]));
   }
   __device__ void finish(std::size_t j, const double (&totals)[2]) const {
     const double projection = totals[1] * static_cast<double>(g.inverse_std[j]);
@@ -186,20 +175,20 @@ __global__ void input_gradient_kernel(Gradients<T> g, std::size_t rows, std::siz
   for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
     const T s = g.inverse_std[j];
     const T factor = s * (g.weight ? g.weight[j] : T(1));
-    T grad = g.grad_y(row, j);
+    T grad = g.grad_y[row][j];
     if (statistics != Statistics::running) {
       const T offset = static_cast<T>(g.grad_sums[j] * share);
       const T slope = static_cast<T>(static_cast<double>(s) * g.projections[j] * share);
-      grad = grad - offset - (g.x(row, j) - g.mean[j]) * slope;
+      grad = grad - offset - (g.x[row][j] - g.mean[j]) * slope;
     }
-    g.grad_x(row, j) = factor * grad;
+    g.grad_x[row][j] = factor * grad;
   });
 }
 
 template <typename T>
 Features<T> features_of(const BatchNormForward& call) {
-  return {{data_of<T>(call.x), call.x.leading_dimension},
-          {data_of<T>(call.y), call.y.leading_dimension},
+  return {rows_of<T>(call.x),
+          rows_of<T>(call.y),
           call.x.rows,
           call.x.cols,
           data_of<T>(call.weight),

@@ -37,44 +37,30 @@ __device__ Vector<std::uint32_t> draw(std::uint64_t row, std::uint32_t block, st
   return {{c0, c1, c2, c3}};
 }
 
-template <typename T>
-struct Dropout {
-  const T* x;
-  std::size_t x_leading_dimension;
-  T* y;
-  std::size_t y_leading_dimension;
-  std::size_t rows;
-  std::size_t cols;
-  std::uint64_t key;
-  const std::int64_t* step;  // if set, the key comes from this and the seed
-  std::uint64_t seed;
-  std::uint64_t first_row;
-  std::uint32_t layer;
-  std::uint32_t last_dropped;
-  T factor;
-};
-
 // The same key as dropout_draw() computes.
 __device__ std::uint64_t key_of_step(std::uint64_t step, std::uint64_t seed) {
   const auto words = draw(step, kDropoutKeys, 0, seed);
   return static_cast<std::uint64_t>(words.at[1]) << 32 | words.at[0];
 }
 
+// key_step: if set, the key comes from this step and the seed instead.
 template <typename T>
-__global__ void dropout_kernel(Dropout<T> call) {
-  if (call.step != nullptr) {
-    call.key = key_of_step(static_cast<std::uint64_t>(*call.step), call.seed);
-  }
-  for_row_tiles(call.rows, call.cols, [&](std::size_t row, std::size_t begin, std::size_t end) {
-    const T* const x = call.x + row * call.x_leading_dimension;
-    T* const y = call.y + row * call.y_leading_dimension;
+__global__ void dropout_kernel(std::size_t rows, std::size_t cols, Rows<const T> x_rows,
+                               Rows<T> y_rows, DropoutDraw drawn, DropoutMask mask,
+                               const std::int64_t* key_step) {
+  const std::uint64_t key =
+      key_step ? key_of_step(static_cast<std::uint64_t>(*key_step), mask.seed) : drawn.key;
+  const T factor = static_cast<T>(drawn.factor);
+  for_row_tiles(rows, cols, [&](std::size_t row, std::size_t begin, std::size_t end) {
+    const T* const x = x_rows[row];
+    T* const y = y_rows[row];
     for (std::size_t j = begin + threadIdx.x % kWarp * kGroup; j < end; j += kWarp * kGroup) {
       const auto words =
-          draw(call.first_row + row, static_cast<std::uint32_t>(j / kGroup), call.layer, call.key);
+          draw(mask.first_row + row, static_cast<std::uint32_t>(j / kGroup), mask.layer, key);
 #pragma unroll
       for (std::size_t k = 0; k < kGroup; ++k) {
         if (j + k >= end) break;
-        y[j + k] = x[j + k] * (words.at[k] <= call.last_dropped ? T(0) : call.factor);
+        y[j + k] = x[j + k] * (words.at[k] <= drawn.last_dropped ? T(0) : factor);
       }
     }
   });
@@ -84,27 +70,15 @@ __global__ void dropout_kernel(Dropout<T> call) {
 
 void CudaBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
                           MatrixView y) {
-  const std::optional<DropoutDraw> draw = dropout_draw(mask);
-  if (!draw) {
+  const std::optional<DropoutDraw> drawn = dropout_draw(mask);
+  if (!drawn) {
     if (x.data != y.data) copy_matrix(stream, x, y);
     return;
   }
   if (x.rows == 0 || x.cols == 0) return;
   for_floating(x.dtype, "dropout", [&]<typename T>() {
-    launch(stream, "dropout", row_tiles(x.rows, x.cols), dropout_kernel<T>,
-           {.x = data_of<T>(x),
-            .x_leading_dimension = x.leading_dimension,
-            .y = data_of<T>(y),
-            .y_leading_dimension = y.leading_dimension,
-            .rows = x.rows,
-            .cols = x.cols,
-            .key = draw->key,
-            .step = data_of<std::int64_t>(mask.step_on_device),
-            .seed = mask.seed,
-            .first_row = mask.first_row,
-            .layer = mask.layer,
-            .last_dropped = draw->last_dropped,
-            .factor = static_cast<T>(draw->factor)});
+    launch(stream, "dropout", row_tiles(x.rows, x.cols), dropout_kernel<T>, x.rows, x.cols,
+           rows_of<T>(x), rows_of<T>(y), *drawn, mask, data_of<std::int64_t>(mask.step_on_device));
   });
 }
 

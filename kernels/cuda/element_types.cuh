@@ -1,95 +1,21 @@
-// Element types on the device: the two 16-bit ones, conversions, functions such as exp, and the
-// choice of a kernel by dtype.
-//
-// The 16-bit types are twins of those in engine/core/half.h, which are only for hosts: the same
-// rules, bit by bit.
+// Element types on the device: conversions, functions such as exp, and the choice of a kernel by
+// dtype.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
+#include "engine/core/half.h"
 #include "kernels/activation_formulas.h"
 #include "kernels/element_traits.h"
 
 namespace lockstep::kernels::cuda {
 
-// The upper half of a float: 8 bits of exponent, 7 of fraction.
-struct Bfloat16 {
-  std::uint16_t bits;
-};
-// IEEE half: 5 bits of exponent, 10 of fraction.
-struct Float16 {
-  std::uint16_t bits;
-};
-
-__host__ __device__ inline std::uint32_t bits_of_float(float value) {
-  std::uint32_t bits;
-  memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-__host__ __device__ inline float float_of_bits(std::uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-// Rounds to nearest, ties to even; a NaN stays NaN.
-__host__ __device__ inline Bfloat16 to_bfloat16(float value) {
-  const std::uint32_t bits = bits_of_float(value);
-  if (value != value) return {static_cast<std::uint16_t>(bits >> 16 | 0x40u)};
-  return {static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
-}
-__host__ __device__ inline float to_float(Bfloat16 value) {
-  return float_of_bits(std::uint32_t{value.bits} << 16);
-}
-
-// Rounds to nearest, ties to even; infinity beyond 65504, zero below 2^-25.
-__host__ __device__ inline Float16 to_float16(float value) {
-  const std::uint32_t bits = bits_of_float(value);
-  const std::uint32_t sign = bits >> 16 & 0x8000u;
-  const std::uint32_t magnitude = bits & 0x7fffffffu;
-  std::uint32_t half;
-  if (magnitude > 0x7f800000u) {
-    half = 0x7e00u;  // NaN
-  } else if (magnitude >= 0x477ff000u) {
-    half = 0x7c00u;  // 65520 and more round to infinity
-  } else if (magnitude < 0x38800000u) {
-    // Below 2^-14: adding 1/2 leaves the multiple of 2^-24, rounded, in the low bits.
-    half = bits_of_float(float_of_bits(magnitude) + 0.5f) - 0x3f000000u;
-  } else {
-    half = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-  }
-  return {static_cast<std::uint16_t>(sign | half)};
-}
-__host__ __device__ inline float to_float(Float16 value) {
-  const std::uint32_t sign = (value.bits & 0x8000u) << 16;
-  const std::uint32_t magnitude = value.bits & 0x7fffu;
-  if (magnitude >= 0x7c00u) return float_of_bits(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-  // Below 2^-14 the bits count multiples of 2^-24.
-  if (magnitude < 0x400u) {
-    return float_of_bits(sign | bits_of_float(static_cast<float>(magnitude) * 0x1p-24f));
-  }
-  return float_of_bits(sign | ((magnitude << 13) + 0x38000000u));
-}
-
-template <typename T>
-inline constexpr bool kIsHalf = std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>;
-
 // Converts an element like static_cast, through float if a half is involved.
 template <typename To, typename From>
 __host__ __device__ To element_cast(From value) {
-  if constexpr (kIsHalf<From>) {
-    return element_cast<To>(to_float(value));
-  } else if constexpr (std::is_same_v<To, Bfloat16>) {
-    return to_bfloat16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, Float16>) {
-    return to_float16(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
+  return static_cast<To>(static_cast<ArithmeticOf<From>>(value));
 }
 
 // Calls function.operator()<float>() or <double>(); throws Error{DType} for another dtype.

@@ -164,7 +164,7 @@ void CudaBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> s
                               double factor, TensorView y) {
   check_ordered_sum(sources, factor, y, kManySources);
   for_any(y.dtype, [&]<typename T>() {
-    if constexpr (kIsHalf<T>) {
+    if constexpr (is_half<T>) {
       fail_dtype(DeviceType::cuda, "ordered_sum", y.dtype);
     } else if (y.num_elements == 0) {
       return;

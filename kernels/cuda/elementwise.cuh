@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "engine/core/views.h"
 #include "engine/runtime/cuda/device_fault.h"
 #include "kernels/cuda/launch.h"
 
@@ -64,6 +66,29 @@ void launch_elementwise(runtime::Stream& stream, const char* operation, T* y,
 }
 
 // --- rows of a matrix: a warp takes a piece of one row at a time
+
+// A matrix as a kernel's argument: m[row][column].
+template <typename T>
+struct Rows {
+  T* data = nullptr;
+  std::size_t leading_dimension = 0;
+
+  __device__ T* operator[](std::size_t row) const { return data + row * leading_dimension; }
+};
+
+template <typename T, typename Void>
+auto rows_of(const BasicMatrixView<Void>& view) {
+  using Element = std::conditional_t<std::is_const_v<Void>, const T, T>;
+  return Rows<Element>{static_cast<Element*>(view.data), view.leading_dimension};
+}
+
+// Calls body(row, lane) with a whole warp for each row.
+template <typename Body>
+__device__ void for_rows(std::size_t rows, const Body& body) {
+  for (std::size_t row = global_thread() / kWarp; row < rows; row += num_global_threads() / kWarp) {
+    body(row, threadIdx.x % kWarp);
+  }
+}
 
 inline constexpr std::size_t kTileColumns = 128;  // of a piece: small matrices keep many warps busy
 

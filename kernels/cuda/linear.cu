@@ -11,13 +11,13 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 template <typename T, typename Function>
-__global__ void finish_kernel(std::size_t rows, std::size_t cols, T* y, std::size_t y_stride,
-                              const T* bias, T* preactivation, std::size_t preactivation_stride) {
+__global__ void finish_kernel(std::size_t rows, std::size_t cols, Rows<T> y, const T* bias,
+                              Rows<T> preactivation) {
   for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
-    T value = y[row * y_stride + j];
+    T value = y[row][j];
     if (bias) value += bias[j];
-    if (preactivation) preactivation[row * preactivation_stride + j] = value;
-    y[row * y_stride + j] = Function::forward(value);
+    if (preactivation.data) preactivation[row][j] = value;
+    y[row][j] = Function::forward(value);
   });
 }
 
@@ -33,12 +33,11 @@ __global__ void zero_kernel(std::size_t batch, std::size_t rows, std::size_t col
 template <typename T>
 struct ColumnSum {
   static constexpr int kValues = 1;
-  const T* x;
-  std::size_t leading_dimension;
+  Rows<const T> x;
   T* y;
 
   __device__ void add(std::size_t row, std::size_t column, double (&sums)[1]) const {
-    sums[0] += static_cast<double>(x[row * leading_dimension + column]);
+    sums[0] += static_cast<double>(x[row][column]);
   }
   __device__ void finish(std::size_t column, const double (&totals)[1]) const {
     y[column] = static_cast<T>(totals[0]);
@@ -53,8 +52,8 @@ void finish(Stream& stream, const Product& product) {
   for_floating(y.dtype, "linear", [&]<typename T>() {
     for_activation(product.activation, [&](auto function) {
       launch(stream, "linear", row_tiles(y.rows, y.cols), finish_kernel<T, decltype(function)>,
-             y.rows, y.cols, data_of<T>(y), y.leading_dimension, data_of<T>(product.bias),
-             data_of<T>(product.preactivation), product.preactivation.leading_dimension);
+             y.rows, y.cols, rows_of<T>(y), data_of<T>(product.bias),
+             rows_of<T>(product.preactivation));
     });
   });
 }
@@ -90,9 +89,8 @@ void CudaBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrix
   const auto sum_columns = [&](Stream& on) {
     if (grad_bias.data == nullptr) return;
     for_floating(x.dtype, name, [&]<typename T>() {
-      launch_column_reduce(
-          on, name, grad_z.rows, grad_z.cols,
-          ColumnSum<T>{data_of<T>(grad_z), grad_z.leading_dimension, data_of<T>(grad_bias)});
+      launch_column_reduce(on, name, grad_z.rows, grad_z.cols,
+                           ColumnSum<T>{rows_of<T>(grad_z), data_of<T>(grad_bias)});
     });
   };
   const auto multiply_by_x = [&](Stream& on) {

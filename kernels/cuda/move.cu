@@ -63,32 +63,17 @@ std::uint64_t bits_of(DType dtype, double value) {
   return bits;
 }
 
-template <typename From, typename To>
-struct Gather {
-  const From* source;
-  std::size_t source_rows;
-  std::size_t source_leading_dimension;
-  const std::int64_t* indices;
-  To* to;
-  std::size_t rows;
-  std::size_t cols;
-  std::size_t leading_dimension;
-  To factor;
-  DeviceFault* fault;
-};
-
 // A row outside the source is read as zeros.
 template <typename From, typename To>
-__global__ void gather_kernel(Gather<From, To> call) {
-  for_matrix(call.rows, call.cols, [&](std::size_t row, std::size_t j) {
-    const std::int64_t index = call.indices[row];
-    const bool is_good = is_within(index, call.source_rows);
-    if (!is_good && j == 0) {
-      report_fault(call.fault, FaultKind::row_index, index, call.source_rows);
-    }
-    const From* const from = call.source + index * call.source_leading_dimension;
-    call.to[row * call.leading_dimension + j] =
-        is_good ? call.factor * static_cast<To>(from[j]) : To(0);
+__global__ void gather_kernel(Rows<const From> source, std::size_t source_rows,
+                              const std::int64_t* indices, Rows<To> to, std::size_t rows,
+                              std::size_t cols, To factor, DeviceFault* fault) {
+  for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
+    const std::int64_t index = indices[row];
+    const bool is_good = is_within(index, source_rows);
+    if (!is_good && j == 0) report_fault(fault, FaultKind::row_index, index, source_rows);
+    to[row][j] =
+        is_good ? factor * static_cast<To>(source[static_cast<std::size_t>(index)][j]) : To(0);
   });
 }
 
@@ -135,16 +120,8 @@ void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTenso
   if (to.rows == 0 || to.cols == 0) return;
   const auto gather = [&]<typename From, typename To>() {
     launch(stream, name, row_tiles(to.rows, to.cols), gather_kernel<From, To>,
-           {.source = data_of<From>(source),
-            .source_rows = source.rows,
-            .source_leading_dimension = source.leading_dimension,
-            .indices = data_of<std::int64_t>(indices),
-            .to = data_of<To>(to),
-            .rows = to.rows,
-            .cols = to.cols,
-            .leading_dimension = to.leading_dimension,
-            .factor = static_cast<To>(scale),
-            .fault = runtime::cuda::cuda_stream(stream).fault()});
+           rows_of<From>(source), source.rows, data_of<std::int64_t>(indices), rows_of<To>(to),
+           to.rows, to.cols, static_cast<To>(scale), runtime::cuda::cuda_stream(stream).fault());
   };
   for_floating(to.dtype, name, [&]<typename To>() {
     if (source.dtype == DType::uint8) return gather.template operator()<std::uint8_t, To>();

@@ -77,7 +77,7 @@ std::size_t images_per_slice(const Windows& w) {
 
 // Rows of a matrix view.
 template <typename View>
-View rows_of(View view, std::size_t first, std::size_t count) {
+View rows_from(View view, std::size_t first, std::size_t count) {
   if (view.data == nullptr) return view;
   using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>,
                                   const std::byte, std::byte>;
@@ -144,8 +144,8 @@ void CudaBackend::conv_forward(Stream& stream, const ConvForward& call) {
     const MatrixView rows = scratch_of(slice, call.scratch);
     patches(stream, slice, images_of(call.x, slice, first), rows);
     linear_forward(stream, rows, call.weight, call.bias, call.activation,
-                   rows_of(call.y, row, slice.rows()),
-                   rows_of(call.preactivation, row, slice.rows()));
+                   rows_from(call.y, row, slice.rows()),
+                   rows_from(call.preactivation, row, slice.rows()));
   });
 }
 
@@ -166,7 +166,7 @@ void CudaBackend::conv_backward(Stream& stream, const ConvBackward& call) {
   for_slices(w, [&](const Windows& slice, std::size_t first) {
     const MatrixView rows = scratch_of(slice, call.scratch);
     const ConstMatrixView grad_z =
-        rows_of(call.grad_z, first * slice.rows_per_image(), slice.rows());
+        rows_from(call.grad_z, first * slice.rows_per_image(), slice.rows());
     if (call.grad_weight.data) {
       patches(stream, slice, images_of(call.x, slice, first), rows);
       run(stream, {name, grad_z, Transpose::yes, rows, Transpose::no, call.grad_weight,

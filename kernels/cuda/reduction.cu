@@ -103,11 +103,10 @@ __device__ bool is_better(const Candidate<T>& a, const Candidate<T>& b) {
 }
 
 template <typename T>
-__global__ void argmax_kernel(const T* x, std::size_t rows, std::size_t cols,
-                              std::size_t leading_dimension, std::int64_t* y) {
-  const unsigned lane = threadIdx.x % kWarp;
-  for (std::size_t row = global_thread() / kWarp; row < rows; row += num_global_threads() / kWarp) {
-    const T* values = x + row * leading_dimension;
+__global__ void argmax_kernel(Rows<const T> x, std::size_t rows, std::size_t cols,
+                              std::int64_t* y) {
+  for_rows(rows, [&](std::size_t row, unsigned lane) {
+    const T* const values = x[row];
     Candidate<T> best{T(0), -1};
 #pragma unroll 4
     for (std::size_t column = lane; column < cols; column += kWarp) {
@@ -120,7 +119,7 @@ __global__ void argmax_kernel(const T* x, std::size_t rows, std::size_t cols,
       if (is_better(best, other)) best = other;
     }
     if (lane == 0) y[row] = best.column;
-  }
+  });
 }
 
 }  // namespace
@@ -129,7 +128,7 @@ void CudaBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
   if (x.rows == 0) return;
   for_floating(x.dtype, "argmax_rows", [&]<typename T>() {
     launch(stream, "argmax_rows", covering(x.rows * kWarp, kThreads), argmax_kernel<T>,
-           data_of<T>(x), x.rows, x.cols, x.leading_dimension, data_of<std::int64_t>(y));
+           rows_of<T>(x), x.rows, x.cols, data_of<std::int64_t>(y));
   });
 }
 

@@ -15,10 +15,6 @@ namespace {
 
 namespace on_gpu = kernels::cuda;
 
-// The type in which values are added; a half's sum is rounded once, at the end.
-template <typename T>
-using Arithmetic = std::conditional_t<on_gpu::kIsHalf<T>, float, T>;
-
 // Products and sums are rounded one after the other, as on the CPU; a fused multiply-add would give
 // other bits. Integers wrap around.
 template <typename T>
@@ -69,17 +65,17 @@ struct Pointers {
 // Elements begin ... end - 1, kElements at a time by each thread.
 template <std::size_t kElements, typename T>
 __device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::size_t end,
-                             Arithmetic<T> factor, ReduceOp op) {
+                             ArithmeticOf<T> factor, ReduceOp op) {
   const std::size_t stride = on_gpu::num_global_threads() * kElements;
   for (std::size_t i = begin + on_gpu::global_thread() * kElements; i < end; i += stride) {
-    Arithmetic<T> total[kElements] = {};
+    ArithmeticOf<T> total[kElements] = {};
 #pragma unroll 4
     for (int source = 0; source < pointers.num_sources; ++source) {
       const auto values =
           on_gpu::load_vector<kElements>(static_cast<const T*>(pointers.sources[source]) + i);
 #pragma unroll
       for (std::size_t k = 0; k < kElements; ++k) {
-        const auto value = multiply(factor, on_gpu::element_cast<Arithmetic<T>>(values.at[k]));
+        const auto value = multiply(factor, on_gpu::element_cast<ArithmeticOf<T>>(values.at[k]));
         total[k] = source == 0 ? value : combine(op, total[k], value);
       }
     }
@@ -96,7 +92,7 @@ __device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::s
 template <typename T>
 __global__ void reduce_to_all_kernel(const __grid_constant__ Pointers pointers,
                                      std::size_t in_vectors, std::size_t num_elements,
-                                     Arithmetic<T> factor, ReduceOp op) {
+                                     ArithmeticOf<T> factor, ReduceOp op) {
   reduce_range<on_gpu::kWidth<T>, T>(pointers, 0, in_vectors, factor, op);
   reduce_range<1, T>(pointers, in_vectors, num_elements, factor, op);
 }
@@ -127,7 +123,7 @@ void launch_reduce(runtime::Stream& stream, const Pointers& pointers, std::size_
       stream, "reduce",
       on_gpu::covering((num_elements + per_thread - 1) / per_thread, on_gpu::kThreads, kMaxBlocks),
       reduce_to_all_kernel<T>, pointers, in_vectors, num_elements,
-      static_cast<Arithmetic<T>>(factor), op);
+      static_cast<ArithmeticOf<T>>(factor), op);
 }
 
 }  // namespace

@@ -1,26 +1,18 @@
 // The arithmetic and the copies of NCCL's kernels.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
+#include "engine/core/half.h"
 #include "tests/emulated_gpu/nccl/clique.h"
 
 namespace emulated_nccl {
 namespace {
 
-template <typename T>
-constexpr bool kIsHalf = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
-
-// The type in which values are combined.
-template <typename T>
-using Wide = std::conditional_t<kIsHalf<T>, float, T>;
+using lockstep::ArithmeticOf;
 
 template <typename T>
-Wide<T> combine(ncclRedOp_t op, Wide<T> a, Wide<T> b) {
+T combine(ncclRedOp_t op, T a, T b) {
   switch (op) {
     case ncclProd:
       return a * b;
@@ -37,11 +29,11 @@ Wide<T> combine(ncclRedOp_t op, Wide<T> a, Wide<T> b) {
 template <typename T>
 T reduced(const std::vector<Part>& parts, std::size_t i) {
   const ncclRedOp_t op = parts[0].op;
-  Wide<T> total{};
+  ArithmeticOf<T> total{};
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    auto value = static_cast<Wide<T>>(static_cast<const T*>(parts[rank].input)[i]);
-    if (op == ncclAvg) value /= static_cast<Wide<T>>(parts.size());
-    total = rank == 0 ? value : combine<T>(op, total, value);
+    auto value = static_cast<ArithmeticOf<T>>(static_cast<const T*>(parts[rank].input)[i]);
+    if (op == ncclAvg) value /= static_cast<ArithmeticOf<T>>(parts.size());
+    total = rank == 0 ? value : combine(op, total, value);
   }
   return static_cast<T>(total);
 }
@@ -81,9 +73,9 @@ void with_type(ncclDataType_t type, const Function& function) {
     case ncclFloat32:
       return function(float{});
     case ncclBfloat16:
-      return function(__nv_bfloat16{});
+      return function(lockstep::Bfloat16{});
     case ncclFloat16:
-      return function(__half{});
+      return function(lockstep::Float16{});
     case ncclInt64:
       return function(std::int64_t{});
     case ncclInt32:
