@@ -15,9 +15,8 @@
 namespace lockstep::kernels::cuda {
 
 struct LaunchShape {
-  dim3 grid;                     // blocks
-  dim3 block;                    // threads of a block
-  std::size_t shared_bytes = 0;  // dynamic shared memory of a block; with the static, 48 KiB
+  dim3 grid;   // blocks
+  dim3 block;  // threads of a block
 };
 
 // Blocks of `threads` that cover num_elements, at most max_blocks of them; the kernel strides over
@@ -47,7 +46,6 @@ void launch(runtime::Stream& stream, const char* operation, const LaunchShape& s
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
-  config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = scope.handle();
   scope.finish(runtime::cuda::launch_kernel<Parameters...>(kernel, config, arguments...));
 }

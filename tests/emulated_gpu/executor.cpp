@@ -59,7 +59,6 @@ class BlockRunner {
   const WarpValues& exchange_in_warp(const char* intrinsic, unsigned mask, const void* value,
                                      std::size_t num_bytes, SourceLine where);
   unsigned lane() const { return current_ % 32; }
-  void* shared_memory() const { return shared_memory_.get(); }
   [[noreturn]] void fail(SourceLine where, const char* format, ...) const;
 
  private:
@@ -74,13 +73,8 @@ class BlockRunner {
   WarpMeeting& meeting_of(unsigned warp, unsigned mask);
   [[noreturn]] void fail_deadlock() const;
 
-  struct FreeMemory {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-
   const Grid* grid_ = nullptr;
   Order order_ = Order::forward;
-  std::unique_ptr<void, FreeMemory> shared_memory_;
 
   unsigned num_threads_ = 0;
   unsigned num_started_ = 0;
@@ -107,12 +101,6 @@ BlockRunner& runner() {
 void BlockRunner::run(const Grid& grid, Order order) {
   grid_ = &grid;
   order_ = order;
-  shared_memory_.reset();
-  if (grid.shared_bytes > 0) {
-    void* memory = nullptr;
-    if (posix_memalign(&memory, 16, grid.shared_bytes) != 0) std::abort();
-    shared_memory_.reset(memory);
-  }
   blockDim = grid.block;
   gridDim = grid.grid;
   num_threads_ = grid.block.x * grid.block.y * grid.block.z;
@@ -127,7 +115,6 @@ void BlockRunner::run(const Grid& grid, Order order) {
 }
 
 void BlockRunner::run_block() {
-  if (grid_->shared_bytes > 0) std::memset(shared_memory_.get(), 0xFF, grid_->shared_bytes);
   num_started_ = 0;
   num_exited_ = 0;
   num_at_barrier_ = 0;
@@ -326,9 +313,6 @@ const WarpValues& exchange_in_warp(const char* intrinsic, unsigned mask, const v
 
 unsigned lane_index() {
   return runner().lane();
-}
-void* dynamic_shared_memory_start() {
-  return runner().shared_memory();
 }
 
 void fail_thread(SourceLine where, const char* message) {

@@ -15,7 +15,6 @@
 
 #include <vector_types.h>
 
-#include <cstddef>
 #include <functional>
 
 namespace emulated_gpu {
@@ -23,7 +22,6 @@ namespace emulated_gpu {
 struct Grid {
   dim3 grid;
   dim3 block;
-  std::size_t shared_bytes = 0;       // dynamic shared memory, filled with 0xFF before each block
   std::function<void()> thread_body;  // one call of the kernel
 };
 

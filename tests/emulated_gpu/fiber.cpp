@@ -50,49 +50,8 @@ emulated_gpu_first_switch:
   ud2
 .size emulated_gpu_first_switch, .-emulated_gpu_first_switch
 )");
-#elif defined(__aarch64__)
-asm(R"(
-.text
-.globl emulated_gpu_switch
-.type emulated_gpu_switch, %function
-emulated_gpu_switch:
-  sub sp, sp, #160
-  stp x19, x20, [sp, #0]
-  stp x21, x22, [sp, #16]
-  stp x23, x24, [sp, #32]
-  stp x25, x26, [sp, #48]
-  stp x27, x28, [sp, #64]
-  stp x29, x30, [sp, #80]
-  stp d8, d9, [sp, #96]
-  stp d10, d11, [sp, #112]
-  stp d12, d13, [sp, #128]
-  stp d14, d15, [sp, #144]
-  mov x9, sp
-  str x9, [x0]
-  mov sp, x1
-  ldp x19, x20, [sp, #0]
-  ldp x21, x22, [sp, #16]
-  ldp x23, x24, [sp, #32]
-  ldp x25, x26, [sp, #48]
-  ldp x27, x28, [sp, #64]
-  ldp x29, x30, [sp, #80]
-  ldp d8, d9, [sp, #96]
-  ldp d10, d11, [sp, #112]
-  ldp d12, d13, [sp, #128]
-  ldp d14, d15, [sp, #144]
-  add sp, sp, #160
-  ret
-.size emulated_gpu_switch, .-emulated_gpu_switch
-.globl emulated_gpu_first_switch
-.type emulated_gpu_first_switch, %function
-emulated_gpu_first_switch:
-  mov x0, x20
-  blr x19
-  brk #1
-.size emulated_gpu_first_switch, .-emulated_gpu_first_switch
-)");
 #else
-#error "the emulated GPU switches stacks on x86-64 and AArch64 only"
+#error "the emulated GPU switches stacks on x86-64 only"
 #endif
 
 namespace emulated_gpu {
@@ -108,19 +67,11 @@ constexpr std::size_t kGuardBytes = 64 * 1024;  // at least a page on every syst
 // The registers that the first emulated_gpu_switch to a new stack pops, and where it then goes.
 void* prepare_stack(void* top, void (*function)(Fiber*), Fiber* fiber) {
   auto** words = static_cast<void**>(top);
-#if defined(__x86_64__)
   words -= 7;  // r15 r14 r13 r12 rbx rbp, the return address; calls then begin 8 below a multiple
   for (int i = 0; i < 7; ++i) words[i] = nullptr;  // of 16, as the calling convention wants it
   words[3] = fiber;
   words[4] = reinterpret_cast<void*>(function);
   words[6] = reinterpret_cast<void*>(&emulated_gpu_first_switch);
-#else
-  words -= 20;  // x19 ... x30, d8 ... d15
-  for (int i = 0; i < 20; ++i) words[i] = nullptr;
-  words[0] = reinterpret_cast<void*>(function);
-  words[1] = fiber;
-  words[11] = reinterpret_cast<void*>(&emulated_gpu_first_switch);
-#endif
   return words;
 }
 

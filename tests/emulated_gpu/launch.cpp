@@ -8,9 +8,6 @@
 namespace emulated_gpu {
 namespace {
 
-// 48 KiB with the kernel's static shared memory, which is not known here: some is left for it.
-constexpr std::size_t kMaxSharedBytes = 47 * 1024;
-
 bool is_possible(const dim3& grid, const dim3& block) {
   const auto is_between = [](unsigned size, unsigned largest) {
     return size >= 1 && size <= largest;
@@ -32,11 +29,10 @@ cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
     // "A kernel launch will fail if it is issued to a stream that is not associated to the current
     // device": CUDA C++ Programming Guide, Stream and Event Behavior.
     if (!stream || stream->gpu != current_gpu()) return cudaErrorInvalidResourceHandle;
-    if (config.dynamicSmemBytes > kMaxSharedBytes) return cudaErrorInvalidValue;
 
     const cudaError_t failure = std::exchange(stream->next_kernel_fails, cudaSuccess);
     Gpu& gpu = *state().gpus[static_cast<std::size_t>(stream->gpu)];
-    Grid grid{config.gridDim, config.blockDim, config.dynamicSmemBytes, std::move(thread_body)};
+    Grid grid{config.gridDim, config.blockDim, std::move(thread_body)};
     return submit(*stream, cudaGraphNodeTypeKernel, [failure, &gpu, grid = std::move(grid)] {
       if (failure != cudaSuccess) {
         gpu.fault = failure;

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "engine/runtime/cuda/launch_kernel.h"
-#include "engine/runtime/cuda/shared_memory.h"
 #include "tests/emulated_gpu/control.h"
 
 #define EXPECT_CUDA(expected, ...) \

@@ -11,7 +11,6 @@ extern constinit thread_local uint3 threadIdx;
 extern constinit thread_local uint3 blockIdx;
 extern constinit thread_local dim3 blockDim;
 extern constinit thread_local dim3 gridDim;
-inline constexpr int warpSize = 32;
 
 namespace emulated_gpu::device {
 
@@ -38,8 +37,6 @@ const WarpValues& exchange_in_warp(const char* intrinsic, unsigned mask, const v
                                    std::size_t num_bytes, SourceLine where);
 
 unsigned lane_index();
-
-void* dynamic_shared_memory_start();
 
 // Ends the program with the calling thread's name.
 [[noreturn]] void fail_thread(SourceLine where, const char* message);

@@ -26,25 +26,19 @@ T shuffle(const char* intrinsic, unsigned mask, T value, unsigned source, Source
 
 }  // namespace emulated_gpu::device
 
-// The warp is cut into segments of `width` lanes; a lane outside its segment's range reads itself.
-
+// A lane beyond the warp's end reads itself.
 template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
-                   const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  const unsigned size = static_cast<unsigned>(width);
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
   const unsigned lane = emulated_gpu::device::lane_index();
-  const unsigned source = lane % size + delta < size ? lane + delta : lane;
+  const unsigned source = lane + delta < 32 ? lane + delta : lane;
   return emulated_gpu::device::shuffle("__shfl_down_sync", mask, value, source, {file, line});
 }
 
 template <typename T>
-T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize,
-                  const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  const unsigned size = static_cast<unsigned>(width);
-  const unsigned lane = emulated_gpu::device::lane_index();
-  const unsigned partner = lane ^ static_cast<unsigned>(lane_mask);
-  // A lane may read earlier segments, but not later ones.
-  const unsigned source = partner < (lane / size + 1) * size ? partner : lane;
+T __shfl_xor_sync(unsigned mask, T value, unsigned lane_mask, const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE()) {
+  const unsigned source = emulated_gpu::device::lane_index() ^ lane_mask;
   return emulated_gpu::device::shuffle("__shfl_xor_sync", mask, value, source, {file, line});
 }
 
@@ -54,7 +48,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, const char* file = _
   const emulated_gpu::device::WarpValues& met = emulated_gpu::device::exchange_in_warp(
       "__ballot_sync", mask, &predicate, sizeof(predicate), {file, line});
   unsigned votes = 0;
-  for (unsigned lane = 0; lane < static_cast<unsigned>(warpSize); ++lane) {
+  for (unsigned lane = 0; lane < 32; ++lane) {
     int vote = 0;
     if ((met.lanes >> lane & 1u) != 0) std::memcpy(&vote, &met.values[lane], sizeof(vote));
     if (vote != 0) votes |= 1u << lane;
