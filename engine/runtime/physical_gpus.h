@@ -15,7 +15,6 @@ struct PhysicalGpu {
   int major = 0;     // compute capability
   int minor = 0;
   std::size_t memory_bytes = 0;
-  int num_multiprocessors = 0;
   std::string uuid;        // "GPU-c0ffee00-...", as nvidia-smi prints it
   std::string pci_bus_id;  // "0000:3b:00.0"
 };

@@ -24,21 +24,10 @@ std::optional<Place> place_of(const void* pointer, std::size_t num_bytes) {
 
 // True if the call's statement about the pointers is correct.
 bool fits(cudaMemcpyKind kind, Place from, Place to) {
-  const bool from_gpu = from == Place::gpu;
-  const bool to_gpu = to == Place::gpu;
-  switch (kind) {
-    case cudaMemcpyHostToHost:
-      return !from_gpu && !to_gpu;
-    case cudaMemcpyHostToDevice:
-      return !from_gpu && to_gpu;
-    case cudaMemcpyDeviceToHost:
-      return from_gpu && !to_gpu;
-    case cudaMemcpyDeviceToDevice:
-      return from_gpu && to_gpu;
-    case cudaMemcpyDefault:
-      return true;
-  }
-  return false;
+  if (kind == cudaMemcpyDefault) return true;
+  const bool from_gpu = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  const bool to_gpu = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  return from_gpu == (from == Place::gpu) && to_gpu == (to == Place::gpu);
 }
 
 bool overlap(const void* a, const void* b, std::size_t num_bytes) {

@@ -85,9 +85,7 @@ cudaError_t launch_graph(cudaGraphExec_t exec, cudaStream_t handle) {
   const std::lock_guard lock(state().mutex);
   const auto stream = find_stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
-  if (is_capturing(*stream)) {
-    return submit(*stream, cudaGraphNodeTypeGraph, [program = exec->program] { run(program); });
-  }
+  if (is_capturing(*stream)) return cudaErrorNotSupported;  // on hardware a graph may hold another
   const cudaError_t error = submit(*stream, cudaGraphNodeTypeGraph,
                                    [program = exec->program, before = exec->last_launch] {
                                      if (before) before->wait();
@@ -99,15 +97,10 @@ cudaError_t launch_graph(cudaGraphExec_t exec, cudaStream_t handle) {
 
 }  // namespace
 
-// flags: those that only say where and how to keep the graph change nothing here.
 cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* pGraphExec, cudaGraph_t graph,
                                            unsigned long long flags) {
-  return api_on_gpu([&] {
-    constexpr unsigned long long kKnown = cudaGraphInstantiateFlagAutoFreeOnLaunch |
-                                          cudaGraphInstantiateFlagUpload |
-                                          cudaGraphInstantiateFlagUseNodePriority;
-    return (flags & ~kKnown) != 0 ? cudaErrorInvalidValue : instantiate(pGraphExec, graph);
-  });
+  return api_on_gpu(
+      [&] { return flags != 0 ? cudaErrorNotSupported : instantiate(pGraphExec, graph); });
 }
 
 cudaError_t CUDARTAPI cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream) {
@@ -131,16 +124,12 @@ cudaError_t CUDARTAPI cudaGraphDestroy(cudaGraph_t graph) {
   });
 }
 
+// Only the number of nodes.
 cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes,
                                         std::size_t* numNodes) {
   return api_on_gpu([&] {
-    if (graph == nullptr || numNodes == nullptr) return cudaErrorInvalidValue;
-    if (nodes != nullptr) {
-      for (std::size_t i = 0; i < *numNodes; ++i) {
-        nodes[i] = i < graph->nodes.size() ? graph->nodes[i].get() : nullptr;
-      }
-    }
-    *numNodes = nodes == nullptr ? graph->nodes.size() : std::min(*numNodes, graph->nodes.size());
+    if (graph == nullptr || nodes != nullptr || numNodes == nullptr) return cudaErrorInvalidValue;
+    *numNodes = graph->nodes.size();
     return cudaSuccess;
   });
 }

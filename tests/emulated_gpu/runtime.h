@@ -91,7 +91,6 @@ struct Gpu {
   std::atomic<int> num_host_functions{0};        // that run now
   std::unordered_set<const void*> kernels;       // that are loaded
   std::atomic<cudaError_t> fault{cudaSuccess};   // once set, the GPU answers everything with it
-  std::vector<bool> has_access_to;               // memory of other GPUs
   std::shared_ptr<CUstream_st> default_stream;   // made when first used
   std::vector<std::shared_ptr<Mark>> abandoned;  // tails of destroyed streams
 };

@@ -28,10 +28,7 @@ State::State()
       loads_kernels_lazily(!is_in_environment("CUDA_MODULE_LOADING", "EAGER")),
       deadlock_after(number_from_environment("LOCKSTEP_EMULATED_DEADLOCK_SECONDS", 20)) {
   gpus.resize(number_from_environment("LOCKSTEP_EMULATED_GPUS", 2));
-  for (auto& gpu : gpus) {
-    gpu = std::make_unique<Gpu>();
-    gpu->has_access_to.resize(gpus.size());
-  }
+  for (auto& gpu : gpus) gpu = std::make_unique<Gpu>();
 }
 
 // Never destroyed: workers may run until the process ends.

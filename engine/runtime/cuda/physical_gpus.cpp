@@ -61,7 +61,6 @@ PhysicalGpu describe(int ordinal) {
   gpu.major = properties.major;
   gpu.minor = properties.minor;
   gpu.memory_bytes = properties.totalGlobalMem;
-  gpu.num_multiprocessors = properties.multiProcessorCount;
   gpu.uuid = uuid_text(properties.uuid);
   gpu.pci_bus_id = bus_id.data();
   return gpu;

@@ -23,7 +23,6 @@ constexpr Algorithm kAlgorithms[] = {
     {11, 1, 0, 1, Algorithm::Rest::summed},
     {12, 1, 0, 2, Algorithm::Rest::summed},
 };
-constexpr std::size_t kDefault = 2;
 constexpr std::uint64_t kMark = 0x454d554c41544544;  // in every algorithm that this library makes
 
 // Pointers count by their alignment: a heuristic does not read through them.
@@ -67,9 +66,6 @@ std::optional<std::int32_t> configuration(const Algorithm& algorithm,
       return algorithm.id;
     case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
       return algorithm.num_splits;
-    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
-      return algorithm.num_splits > 1 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-                                      : CUBLASLT_REDUCTION_SCHEME_NONE;
     default:
       return std::nullopt;
   }
@@ -106,10 +102,6 @@ cublasStatus_t refusal_of(Refused what, std::int64_t number) {
 const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle) {
   if (handle.data[0] != kMark || handle.data[1] >= std::size(kAlgorithms)) return nullptr;
   return &kAlgorithms[handle.data[1]];
-}
-
-const Algorithm& default_algorithm() {
-  return kAlgorithms[kDefault];
 }
 
 }  // namespace emulated_gpu::cublas_lt

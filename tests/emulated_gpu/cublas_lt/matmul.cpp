@@ -85,7 +85,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
   if (const auto status = check_pointers(problem, operands); status != CUBLAS_STATUS_SUCCESS) {
     return status;
   }
-  const Algorithm* algorithm = algo == nullptr ? &default_algorithm() : find_algorithm(*algo);
+  const Algorithm* algorithm = algo == nullptr ? nullptr : find_algorithm(*algo);
   if (algorithm == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   const cublasStatus_t refusal = refusal_of(Refused::product, algorithm->id);
   if (refusal != CUBLAS_STATUS_SUCCESS) return refusal;

@@ -76,7 +76,6 @@ struct Algorithm {
 };
 // nullptr for one that this library did not make.
 const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle);
-const Algorithm& default_algorithm();  // asks for nothing
 
 // How a matrix lies in memory, without its address: the largest power of two, at most 16, that
 // divides the bytes from one column, and one matrix of a batch, to the next.
