@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -54,17 +55,26 @@ void LaunchScope::finish(cudaError_t launched) {
 
 namespace {
 
-struct Registry {
-  std::mutex mutex;
-  std::map<const runtime::Stream*, Workspace> workspaces;
-  std::map<const runtime::Stream*, void*> product_workspaces;
-  std::map<const runtime::Stream*, std::vector<std::unique_ptr<runtime::Stream>>> side_streams;
+// What a stream keeps for its kernels.
+struct Kept {
+  std::mutex mutex;  // held to make a part
+  std::optional<Workspace> workspace;
+  void* product_workspace = nullptr;
+  std::vector<std::unique_ptr<runtime::Stream>> side_streams;
 };
 
-Registry& registry() {
+Kept& kept_by(const runtime::Stream& stream) {
+  // A thread usually works on one stream.
+  thread_local const runtime::Stream* last_stream = nullptr;
+  thread_local Kept* last = nullptr;
+  if (last_stream == &stream) return *last;
   // Never destroyed, like the devices.
-  static Registry& instance = *new Registry;
-  return instance;
+  static auto& mutex = *new std::mutex;
+  static auto& all = *new std::map<const runtime::Stream*, Kept>;
+  const std::lock_guard lock(mutex);
+  last_stream = &stream;
+  last = &all[&stream];
+  return *last;
 }
 
 // Takes memory that only `stream` uses from now on.
@@ -96,48 +106,32 @@ Workspace reserve(runtime::Stream& stream) {
 }  // namespace
 
 void* product_workspace(runtime::Stream& stream) {
-  // A thread usually works on one stream.
-  thread_local const runtime::Stream* last_stream = nullptr;
-  thread_local void* last = nullptr;
-  if (last_stream == &stream) return last;
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  void*& found = all.product_workspaces[&stream];
+  Kept& kept = kept_by(stream);
+  const std::lock_guard lock(kept.mutex);
+  void*& found = kept.product_workspace;
   if (found == nullptr) found = allocate(stream, kProductWorkspaceBytes, "matmul");
-  last_stream = &stream;
-  last = found;
-  return last;
+  return found;
 }
 
 Workspace workspace_of(runtime::Stream& stream) {
-  // A thread usually works on one stream.
-  thread_local const runtime::Stream* last_stream = nullptr;
-  thread_local Workspace last;
-  if (last_stream == &stream) return last;
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  auto found = all.workspaces.find(&stream);
-  if (found == all.workspaces.end()) {
-    found = all.workspaces.emplace(&stream, reserve(stream)).first;
-  }
-  last_stream = &stream;
-  last = found->second;
-  return last;
+  Kept& kept = kept_by(stream);
+  const std::lock_guard lock(kept.mutex);
+  if (!kept.workspace) kept.workspace = reserve(stream);
+  return *kept.workspace;
 }
 
 namespace {
 
 // The stream's side stream of that number, from 0.
 runtime::Stream& side_stream(runtime::Stream& stream, std::size_t number) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  auto& streams = all.side_streams[&stream];
-  if (number >= streams.size()) {
+  Kept& kept = kept_by(stream);
+  const std::lock_guard lock(kept.mutex);
+  if (number >= kept.side_streams.size()) {
     const runtime::cuda::CudaStream& cuda = runtime::cuda::cuda_stream(stream);
-    streams.push_back(
+    kept.side_streams.push_back(
         std::make_unique<runtime::cuda::CudaStream>(stream.device(), cuda.gpu(), cuda.fault()));
   }
-  return *streams[number];
+  return *kept.side_streams[number];
 }
 
 }  // namespace
