@@ -1,8 +1,10 @@
 // Decides which physical GPU is behind each logical CUDA device (physical_gpus.h).
-#include <charconv>
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <numeric>
+#include <regex>
+#include <string>
 
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
@@ -25,15 +27,6 @@ Declaration& declaration() {
   return instance;
 }
 
-// Takes a whole number off the beginning of the text; -1 if there is none.
-int take_number(std::string_view& text) {
-  int number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return -1;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return number;
-}
-
 // REQUIRES: the mutex is held.
 void read_once(Declaration& declared) {
   if (declared.is_read) return;
@@ -53,31 +46,23 @@ void read_once(Declaration& declared) {
 
 std::vector<int> parse_virtual_devices(std::string_view text, int num_gpus) {
   constexpr const char* kOperation = "virtual devices";
+  static const std::regex item_words(R"(cuda:(\d{1,9})(?:\*([1-9]\d{0,8}))?)");
   std::vector<int> gpus;
-  for (std::string_view rest = text; !rest.empty() || gpus.empty();) {
-    const std::size_t comma = rest.find(',');
-    std::string_view item = rest.substr(0, comma);
-    const std::string word(item);
-    const bool has_more = comma != std::string_view::npos;
-    rest = has_more ? rest.substr(comma + 1) : std::string_view();
-    int gpu = -1;
-    int count = 1;
-    if (item.starts_with("cuda:")) {
-      item.remove_prefix(5);
-      gpu = take_number(item);
-      if (item.starts_with('*')) {
-        item.remove_prefix(1);
-        count = take_number(item);
-      }
-    }
-    if (gpu < 0 || count < 1 || !item.empty() || (has_more && rest.empty())) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string item(text.substr(begin, end - begin));
+    begin = end + 1;
+    std::smatch parts;
+    if (!std::regex_match(item, parts, item_words)) {
       fail(ErrorCode::Usage, kOperation,
            "'{}' in '{}' is not understood; write a GPU and how many logical devices it is, as in "
            "cuda:0*4 or cuda:0*2,cuda:1*2",
-           word, text);
+           item, text);
     }
+    const int gpu = std::stoi(parts[1]);
+    const int count = parts[2].matched ? std::stoi(parts[2]) : 1;
     if (gpu >= num_gpus) {
-      fail(ErrorCode::Usage, kOperation, "'{}' names GPU {}, and this machine has {}", word, gpu,
+      fail(ErrorCode::Usage, kOperation, "'{}' names GPU {}, and this machine has {}", item, gpu,
            num_gpus == 0   ? std::string("none")
            : num_gpus == 1 ? std::string("only cuda:0")
                            : fmt::format("cuda:0 to cuda:{}", num_gpus - 1));
