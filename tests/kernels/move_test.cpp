@@ -137,24 +137,6 @@ TEST(MoveAny, CopyRoundsToHalvesAsIeeeSays) {
   EXPECT_GT(rounded({float(kNaN)}, DType::float16)[0] & 0x7fff, 0x7c00);
 }
 
-TEST(MoveAny, HalvesSurviveTheWayToFloatAndBack) {
-  Halves all(65536);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
-  std::vector<float> room(all.size() / 2);
-  std::memcpy(room.data(), all.data(), 2 * all.size());
-  for (const DType dtype : {DType::float16, DType::bfloat16}) {
-    const OnDevice<float> halves(room), floats(all.size());
-    tested().copy(stream(), TensorView{halves.data(), dtype, all.size()}, floats.view());
-    const auto wide = floats.values();
-    const Halves again = rounded(wide, dtype);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!std::isnan(wide[i])) {
-        ASSERT_EQ(again[i], all[i]);
-      }
-    }
-  }
-}
-
 template <typename From, typename To>
 void expect_gathered() {
   for (const std::size_t cols : {1u, 3u, 31u, 784u, 1030u}) {

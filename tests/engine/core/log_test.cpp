@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-#include <vector>
-
 #include "engine/core/thread_context.h"
 
 namespace lockstep {
@@ -50,32 +47,6 @@ TEST(Log, LinesBelowTheLevelAreDropped) {
               log_line(LogLevel::error, "failed");
             }),
             "warning: careful\nerror: failed\n");
-}
-
-TEST(Log, LinesOfThreadsAreNotMixed) {
-  const LevelScope level(LogLevel::info);
-  constexpr int kThreads = 4;
-  constexpr int kLines = 50;
-  const std::string text = stderr_of([] {
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < kThreads; ++rank) {
-      threads.emplace_back([rank] {
-        const ThreadContextScope scope({.rank = rank, .world_size = kThreads});
-        for (int i = 0; i < kLines; ++i) log_info("abcdefghijklmnopqrstuvwxyz");
-      });
-    }
-  });
-  int whole_lines = 0;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = text.find('\n', begin);
-    ASSERT_NE(end, std::string::npos);
-    const std::string line = text.substr(begin, end - begin);
-    EXPECT_EQ(line.rfind("[rank ", 0), 0u) << line;
-    whole_lines += line.substr(line.find(']') + 1) == " abcdefghijklmnopqrstuvwxyz";
-    begin = end + 1;
-  }
-  EXPECT_EQ(whole_lines, kThreads * kLines);
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ TEST(HostMemoryPool, OutOfMemoryLeavesThePoolUsable) {
       ADD_FAILURE() << "2^" << power << " bytes were granted";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::Device);
-      EXPECT_THAT(error.what(), testing::HasSubstr("cpu:7"));
-      EXPECT_THAT(error.what(), testing::HasSubstr(std::to_string(std::size_t{1} << power)));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("cpu:7"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(std::to_string(std::size_t{1} << power)));
     }
   }
   EXPECT_THROW(pool->allocate(~std::size_t{0}), Error);

@@ -18,13 +18,6 @@ TEST(TensorCopy, CloneHasMemoryOfItsOwn) {
   EXPECT_EQ(copy.to_vector<std::int32_t>(), (std::vector<std::int32_t>{1, 1, 1}));
 }
 
-TEST(TensorCopy, CopyingTheHandleDoesNot) {
-  const Tensor tensor = Tensor::full({3}, 1.0);
-  const Tensor handle = tensor;
-  tensor.fill(2.0);
-  EXPECT_EQ(handle.to_vector<std::int32_t>(), (std::vector<std::int32_t>{2, 2, 2}));
-}
-
 TEST(TensorCopy, ToAnotherDeviceCopiesAndToTheSameDoesNot) {
   const Tensor tensor = random_tensor({3, 4}, 1);
   const Tensor there = tensor.to(kOther);

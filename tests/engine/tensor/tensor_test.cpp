@@ -19,12 +19,6 @@ Tensor counting(std::size_t rows, std::size_t cols) {
   return Tensor::from(values, {rows, cols});
 }
 
-TEST(Tensor, UndefinedUntilMade) {
-  EXPECT_FALSE(Tensor().defined());
-  EXPECT_TRUE(Tensor::empty({2}).defined());
-  EXPECT_EQ(describe(Tensor()), "undefined Tensor");
-}
-
 TEST(Tensor, KnowsItsShapeTypeDeviceAndSize) {
   const Tensor tensor = Tensor::zeros({30, 5}, DType::float64, kOther);
   EXPECT_EQ(tensor.shape(), (Shape{30, 5}));
@@ -77,18 +71,6 @@ TEST(Tensor, RandomValuesAreTheSameForEveryDeviceAndRoundedForEveryType) {
   }
 }
 
-TEST(Tensor, NormalValuesHaveTheirMeanAndDeviation) {
-  Rng rng(6);
-  const std::vector<double> values =
-      Tensor::normal({10000}, 2.0, 3.0, rng, DType::float64).to_vector<double>();
-  double mean = 0;
-  for (const double value : values) mean += value / 10000;
-  double variance = 0;
-  for (const double value : values) variance += (value - mean) * (value - mean) / 10000;
-  EXPECT_NEAR(mean, 2.0, 0.1);
-  EXPECT_NEAR(variance, 9.0, 0.5);
-}
-
 TEST(Tensor, ThatNoMachineCanHoldIsAnErrorThatNamesShapeAndType) {
   constexpr std::size_t kHuge = std::size_t{1} << 61;
   expect_error(ErrorCode::Shape, "[shape] [2305843009213693952] float64 has more than",
@@ -129,10 +111,6 @@ TEST(TensorView, KeepsTheMemoryAlive) {
   EXPECT_EQ(view.to_vector<std::int32_t>(), (std::vector<std::int32_t>{6, 7, 8, 9, 10, 11}));
 }
 
-TEST(TensorView, OfNoRowsIsValid) {
-  EXPECT_EQ(counting(4, 3).rows(4, 4).shape(), (Shape{0, 3}));
-}
-
 TEST(TensorView, ReshapeSharesMemory) {
   const Tensor all = counting(4, 3);
   const Tensor other = all.reshape({2, 6});
@@ -170,6 +148,7 @@ TEST(TensorView, OutsideTheTensorIsAnError) {
 
 TEST(Tensor, ThatIsUndefinedSaysSoInsteadOfCrashing) {
   const Tensor undefined;
+  EXPECT_EQ(describe(undefined), "undefined Tensor");
   expect_error(ErrorCode::State, "is undefined", [&] { undefined.clone(); });
   expect_error(ErrorCode::State, "is undefined", [&] { undefined.fill(1); });
   expect_error(ErrorCode::State, "is undefined", [&] { undefined.to_vector<float>(); });
@@ -204,6 +183,22 @@ TEST(Tensor, LikeAnotherHasItsShapeTypeAndDevice) {
   const Tensor other = Tensor::full({2, 3}, 1, DType::float64, kOther);
   EXPECT_EQ(describe(Tensor::empty_like(other)), describe(other));
   EXPECT_EQ(Tensor::zeros_like(other).to_vector<double>(), std::vector<double>(6, 0.0));
+}
+
+TEST(DefaultDevice, IsWhereTensorsGoThatNameNone) {
+  const Device before = default_device();
+  EXPECT_EQ(before, test_device());
+  set_default_device(test_device(3));
+  EXPECT_EQ(Tensor::zeros({2}).device(), test_device(3));
+  EXPECT_EQ(Tensor::from(std::vector<float>{1, 2}, {2}).device(), test_device(3));
+  EXPECT_EQ(Tensor::zeros({2}, DType::float32, test_device(1)).device(), test_device(1));
+  set_default_device(before);
+}
+
+TEST(DefaultDevice, StaysAsItIsWhenTheNewOneDoesNotExist) {
+  expect_error(ErrorCode::Device, "cpu:64 does not exist",
+               [] { set_default_device(test_device(64)); });
+  EXPECT_EQ(default_device(), test_device());
 }
 
 }  // namespace

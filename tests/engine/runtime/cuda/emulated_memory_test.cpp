@@ -120,26 +120,5 @@ TEST(SmallGpu, GetsBackWhatSiblingsOnItKeepFree) {
   });
 }
 
-TEST(SmallGpu, GetsBackWhatSiblingsKeepFree) {
-  EXPECT_IN_NEW_PROCESS({
-    setenv("LOCKSTEP_EMULATED_MEMORY_MIB", "32", 1);
-    set_virtual_devices("cuda:0*4");
-    const Tensor result = Tensor::zeros({kMiB}, DType::uint8, kFirst);
-    StepGraph graph({kFirst});
-    const auto step = [&] {
-      const std::size_t num_bytes = is_capturing_step() ? 20 * kMiB : kMiB;
-      const Tensor scratch = Tensor::full({num_bytes}, 3, DType::uint8, kFirst);
-      result.copy_from(scratch.rows(num_bytes - kMiB, num_bytes));
-    };
-    for (std::size_t i = 0; i < StepGraph::kNumWarmUps; ++i) graph.run(step);
-    Tensor::empty({24 * kMiB}, DType::uint8, kSibling);
-    graph.run(step);
-    EXPECT_TRUE(graph.is_captured());
-    result.fill(0);
-    graph.run(step);
-    EXPECT_EQ(result.to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kMiB, 3));
-  });
-}
-
 }  // namespace
 }  // namespace lockstep::runtime

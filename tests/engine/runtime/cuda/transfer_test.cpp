@@ -54,17 +54,6 @@ TEST_P(Transfers, ComeBeforeLaterWorkOfBothSides) {
   }
 }
 
-TEST_P(Transfers, OfPartsLeaveTheRestAlone) {
-  const auto [from, to] = GetParam();
-  const Tensor x = Tensor::from(counting(0), {kSize}, from);
-  const Tensor y = Tensor::zeros({kSize}, DType::float32, to);
-  y.rows(10, 13).copy_from(x.rows(20, 23));
-  y.rows(50, 50).copy_from(x.rows(0, 0));
-  std::vector<float> expected(kSize, 0);
-  for (std::size_t i = 0; i < 3; ++i) expected[10 + i] = static_cast<float>(20 + i);
-  EXPECT_EQ(values_of(y), expected);
-}
-
 TEST_P(Transfers, MayBeMadeByManyThreads) {
   const auto [from, to] = GetParam();
   std::vector<std::thread> threads;

@@ -1,10 +1,31 @@
-// Did others use the cores? The decision on given figures, and the figures of this machine.
 #include "engine/runtime/cpu_cores.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include "tests/support/temp_folder.h"
 
 namespace lockstep::runtime {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(CoreBinding, CutsTheAllowedCoresIntoParts) {
+  const std::vector<int> cores = {0, 1, 2, 3, 8};
+  EXPECT_THAT(part_of_cores(cores, 0, 2), ElementsAre(0, 1));
+  EXPECT_THAT(part_of_cores(cores, 1, 2), ElementsAre(2, 3, 8));
+  EXPECT_THAT(part_of_cores(cores, 4, 5), ElementsAre(8));
+  EXPECT_THAT(part_of_cores({4, 5}, 1, 3), IsEmpty()) << "fewer cores than ranks";
+}
+
+TEST(ParentOf, TakesAnyNameOfAProcess) {
+  const testing::TempFolder proc;
+  std::filesystem::create_directory(proc / "4711");
+  testing::write_text(
+      proc / "4711/stat",
+      "4711 (a) R 1\n) S 4700 4711 4711 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 0\n");
+  EXPECT_EQ(parent_of(4711, proc.path()), 4700);
+}
 
 // Ten seconds on two cores.
 CoreUse use_of(double own, double total, double stolen, std::optional<double> waiting) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string>
+
 namespace lockstep {
 namespace {
 
@@ -19,6 +22,13 @@ TEST(ShownText, IsNotCutWithinACharacter) {
 
 TEST(ShownText, HoldsNoControlCharacters) {
   EXPECT_EQ(shown(std::string_view("a\nb\x1b[2J\0\x7f", 9)), "a?b?[2J??");
+}
+
+TEST(DidYouMean, NamesTheNearestWordIfOneIsNear) {
+  const std::array<std::string, 5> plans = {"auto", "ring", "tree", "one-shot", "two-shot"};
+  EXPECT_EQ(did_you_mean("rign", plans), "; did you mean 'ring'?");
+  EXPECT_EQ(did_you_mean("two-sht", plans), "; did you mean 'two-shot'?");
+  for (const char* word : {"butterfly", "", "x"}) EXPECT_EQ(did_you_mean(word, plans), "");
 }
 
 }  // namespace
