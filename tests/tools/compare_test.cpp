@@ -226,20 +226,6 @@ TEST(Compare, StatesItsBaselineAndEndsWithWhatBoundsTheRun) {
   EXPECT_THAT(outcome.out, HasSubstr("limited"));
 }
 
-TEST(Compare, SaysWhichDevicesAreIdle) {
-  const Outcome outcome = run_lockstep(words("compare --devices 1,4 --batch 3 --steps 2"));
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("1 of 4 devices stays idle: a batch of 3 rows"));
-}
-
-TEST(Compare, SaysHowManyRowsABatchLargerThanTheDataHas) {
-  const Outcome outcome = run_lockstep(words("compare --modes dp --devices 2 --batch 100000"));
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr(": 1500 training rows, batch 1500 (100000 asked)"));
-  EXPECT_THAT(outcome.out, HasSubstr("1 epoch,"));
-  EXPECT_THAT(outcome.out, HasSubstr("1 step\n"));
-}
-
 TEST(Compare, DoesNotCompareWeightsOfTheTorchSampler) {
   const Outcome outcome = run_lockstep(words("compare --devices 1,2 --sampler torch --steps 3"));
   expect_success(outcome);
@@ -264,11 +250,6 @@ TEST(Compare, ExplainsDriftByTrainingOnceMoreInFloat64) {
   EXPECT_THAT(outcome.out,
               HasSubstr("drift of the weights after 40 steps, and what float64 gives"));
   EXPECT_THAT(outcome.out, HasSubstr("it is rounding, not the engine"));
-}
-
-TEST(Compare, StopsAtALossThatIsNotFinite) {
-  const Outcome outcome = run_lockstep(words("compare --devices 2 --lr 1e30"));
-  expect_rejected(outcome, 1, {"at step 1 on rank 0", "the run cannot be judged"});
 }
 
 }  // namespace

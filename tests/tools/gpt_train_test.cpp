@@ -124,13 +124,6 @@ TEST(GptTraining, Bfloat16FactorsAreJudgedByTheirOwnLimit) {
                   {"'fp16' is none of"});
 }
 
-TEST(GptTraining, AFileOfResnetsParametersCanBeRead) {
-  const TempFolder folder;
-  expect_success(run_lockstep(words("train --model resnet18:2 --steps 1 --batch 4 --json run.json"),
-                              folder.path()));
-  expect_success(run_lockstep(words("explain run.json"), folder.path()));
-}
-
 TEST(GptTraining, MistakesAreNamed) {
   const TempFolder folder;
   write_text(folder / "short.txt", "too short");

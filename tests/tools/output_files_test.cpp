@@ -13,32 +13,6 @@
 namespace lockstep::testing {
 namespace {
 
-class OutputFlag : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(OutputFlag, IntoAMissingFolderFailsBeforeTraining) {
-  expect_rejected(run_lockstep({"train", GetParam(), "missing/file"}), 1,
-                  {fmt::format("[{}]", GetParam()), "'missing'", "No such file or directory"});
-}
-
-TEST_P(OutputFlag, ThatNamesAFolderFailsBeforeTraining) {
-  const TempFolder folder;
-  expect_rejected(run_lockstep({"train", GetParam(), folder.path().string()}), 1,
-                  {fmt::format("[{}]", GetParam()), "is a folder"});
-}
-
-INSTANTIATE_TEST_SUITE_P(OutputFiles, OutputFlag,
-                         ::testing::Values("--save", "--log", "--json", "--trace"),
-                         [](const auto& parameter) { return parameter.param.substr(2); });
-
-TEST(OutputFiles, OfCompareAndBenchAreCheckedBeforeTheyMeasure) {
-  const std::string path = "missing/file";
-  for (const char* command : {"compare", "bench step", "bench all-reduce"}) {
-    const Outcome outcome = run_lockstep(words(std::string(command) + " --json " + path));
-    expect_rejected(outcome, 1, {"[--json]", "'missing'"});
-    EXPECT_EQ(outcome.out, "");
-  }
-}
-
 TEST(OutputFiles, WithANameThatIsNotUtf8AreWritten) {
   const TempFolder folder;
   const std::string weights = (folder / "caf\xe9.safetensors").string();

@@ -85,11 +85,6 @@ TEST_F(ProcessGpus, ThatShareOneComputeTheBitsOfOneDevice) {
   }
 }
 
-TEST_F(ProcessGpus, ThatShareOneSaySo) {
-  const Outcome outcome = run_on(1, "train --device cuda --steps 2 " + kRanks + virtual_devices(2));
-  EXPECT_THAT(outcome.out, HasSubstr("using device: cuda:0, cuda:1 (virtual, on one "));
-}
-
 TEST_F(ProcessGpus, ThatShareOneAreStartedByLockstepRun) {
   const Outcome outcome =
       run_on(1, std::string("run --standalone --nproc-per-node 4 -- ") + kProgram + " " + kTrain +
@@ -154,17 +149,6 @@ TEST_F(ProcessGpus, ThatAreTooFewAreRefusedByTheRankOfAnotherLauncher) {
   EXPECT_THAT(outcome.err, HasSubstr("rank 1 has local rank 1 and should compute on cuda:1, but "
                                      "this process sees 1 cuda device; start at most 1"));
   EXPECT_THAT(outcome.err, HasSubstr("--virtual-devices cuda:0*N"));
-}
-
-TEST_F(ProcessGpus, AFailureOfOneEndsAllThatShareOne) {
-  MarkedProgram program(words(std::string(kProgram) + " train --device cuda --lr 1e30 --batch 60 " +
-                              kRanks + virtual_devices(3)),
-                        gpus(1));
-  const Outcome outcome = program.wait();
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("failed first: exit code 1"));
-  EXPECT_THAT(outcome.err, HasSubstr("[train] the loss is "));
-  EXPECT_EQ(program.num_alive(), 0u);
 }
 
 TEST_F(ProcessNccl, RefusesRanksThatShareAGpuInOneLineWithTheChoices) {

@@ -42,18 +42,6 @@ TEST(ProcessRows, CompareHasTheSameRowsAndTheProof) {
   EXPECT_FALSE(read_json(folder / "t.json")["traceEvents"].empty());
 }
 
-TEST(ProcessRows, EveryDeviceGetsTheRowsOfThePerDeviceBatch) {
-  const TempFolder folder;
-  expect_success(run_lockstep(words("compare --ranks processes --modes ddp --devices 1,2 "
-                                    "--per-device-batch 16 --steps 6 --json run.json"),
-                              folder.path()));
-  const json rows = read_json(folder / "run.json")["rows"];
-  EXPECT_EQ(rows[0]["batch"], 16);
-  EXPECT_EQ(rows[1]["batch"], 16);
-  EXPECT_EQ(rows[2]["batch"], 32);
-  EXPECT_LE(rows[2]["max_abs_weight_diff"], 1e-5);  // of one device with 32 rows
-}
-
 TEST(ProcessRows, TheRanksHaveTheFlagsOfCompare) {
   const TempFolder folder;
   const std::string flags =

@@ -141,17 +141,6 @@ TEST(SlowMotion, AllReducesTakeWhatTheyWereMeasuredToTake) {
   }
 }
 
-TEST(SlowMotion, AStepTakesTheSameTimeAgain) {
-  const std::string flags = "--act-as titanx-pascal-dual-root-8 --modes ddp --devices 4 --steps 12";
-  const json first = rows_of(flags)[1];
-  const json again = rows_of(flags)[1];
-  if (first["contended"] == true || again["contended"] == true) {
-    GTEST_SKIP() << "the cores were busy: they could not follow";
-  }
-  const double seconds = first["step_seconds"];
-  EXPECT_NEAR(again["step_seconds"], seconds, 0.03 * seconds);
-}
-
 // "weights sha256: ...".
 std::string digest_of(const std::string& flags) {
   const Outcome outcome = run_lockstep(words("train --steps 10 --devices 4 " + flags));

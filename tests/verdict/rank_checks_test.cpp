@@ -59,43 +59,6 @@ TEST(RankChecks, JudgeTheStepAfterTheFirstOnesAndAFewDrawnByTheSeed) {
   EXPECT_NE(checked_steps(train_checked(task, devices(Mode::ddp, 2))), steps);
 }
 
-TEST(RankChecks, AcceptTheEngine) {
-  for (const Mode mode : {Mode::data_parallel, Mode::ddp}) {
-    for (const int count : {1, 2, 3, 8}) {
-      const TrainingResult result = train_checked(digits_task(61, 30), devices(mode, count));
-      EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
-      for (const GradientCheck& check : result.findings->gradient_checks) {
-        EXPECT_LE(check.max_relative_error, 1e-6);
-      }
-    }
-  }
-}
-
-// 4 times 8 rows are 32.
-TEST(RankChecks, AcceptMicroBatches) {
-  TrainingFlags text;
-  text.dataset = "embedded-text";
-  text.model = "gpt:1-2-16-8";
-  text.batch = 32;
-  text.steps = 10;
-  // An epoch of the digits ends with a batch of 28 rows: 10, 10 and 8 on three ranks.
-  for (TrainingTask task : {digits_task(32, 50), make_task(text, 1)}) {
-    for (const Mode mode : {Mode::data_parallel, Mode::ddp}) {
-      for (const int count : {1, 3}) {
-        task.accumulate = 1;
-        const TrainingResult whole = train(task, devices(mode, count));
-        task.accumulate = 4;
-        const TrainingResult result = train_checked(task, devices(mode, count));
-        EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
-        if (mode == Mode::ddp) {
-          EXPECT_EQ(result.comm_bytes_per_step, whole.comm_bytes_per_step);
-        }
-        EXPECT_LE(largest_difference(keep(whole.weights), keep(result.weights)).value, 1e-5);
-      }
-    }
-  }
-}
-
 TEST(RankChecks, AcceptRanksWithoutRows) {
   const TrainingResult result = train_checked(digits_task(3, 5), devices(Mode::ddp, 5));
   EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
@@ -144,40 +107,6 @@ TEST(RankChecks, AreOutsideOfTheRecordedSteps) {
   EXPECT_EQ(num_checks, 2u * 3);  // steps 0, 3 and 4, on two ranks
 }
 
-// A batch as an engine would hand it to a rank.
-data::Batch batch_of(const TrainingTask& task, const std::vector<std::size_t>& rows,
-                     std::size_t offset, std::size_t num_global_rows) {
-  std::vector<double> x;
-  std::vector<std::int64_t> labels;
-  for (const std::size_t row : rows) {
-    for (const std::uint8_t byte : task.data->train.row(row)) {
-      x.push_back(byte * static_cast<double>(task.data->train.scale));
-    }
-    labels.push_back(task.data->train.labels[row]);
-  }
-  return {Tensor::from(x, {rows.size(), 64}, Device{}).to(DType::float32),
-          Tensor::from(labels, {rows.size()}, Device{}), num_global_rows, offset};
-}
-
-TEST(WrongRow, IsTheFirstThatIsAnother) {
-  const TrainingTask task = digits_task(8, 1);
-  const std::vector<std::size_t> global{7, 1, 300, 2, 900, 4, 1200, 8};
-  const std::vector<std::size_t> shard(global.begin() + 4, global.end());
-  EXPECT_FALSE(find_wrong_row(task, 0, batch_of(task, shard, 4, 8), global).has_value());
-  EXPECT_EQ(find_wrong_row(task, 0, batch_of(task, shard, 3, 8), global)->place, 0u);
-  std::vector<std::size_t> swapped = shard;
-  std::swap(swapped[1], swapped[2]);
-  EXPECT_EQ(find_wrong_row(task, 0, batch_of(task, swapped, 4, 8), global)->place, 1u);
-  data::Batch relabelled = batch_of(task, shard, 4, 8);
-  relabelled.labels.host<std::int64_t>()[3] += 1;
-  const auto wrong = find_wrong_row(task, 0, relabelled, global);
-  EXPECT_EQ(wrong->place, 3u);
-  EXPECT_STREQ(wrong->what, "another label");
-  data::Batch dimmed = batch_of(task, shard, 4, 8);
-  for (float& pixel : dimmed.x.host<float>()) pixel *= 1.001f;
-  EXPECT_STREQ(find_wrong_row(task, 0, dimmed, global)->what, "other features");
-}
-
 // A buffer, such as a running mean, that one rank did not get from rank 0.
 class WithBuffer final : public nn::ModuleOf<WithBuffer> {
  public:
@@ -212,106 +141,6 @@ TEST(RankChecks, NameTheBufferThatARankDidNotGet) {
                 HasSubstr("replicas: step 0, rank 2, parameter running_mean: before the step it "
                           "differs from rank 0's by 0.25"));
   });
-}
-
-// One rank without rows to share: what is done to it between two steps shows.
-class OneRank {
- public:
-  explicit OneRank(const TrainingTask& task) : task_(task) {
-    const auto module = make_model(task, Device{});
-    models_.ranks.push_back({0, module, module, {Device{}}});
-    optimizers_.push_back(make_optimizer(task, models_.first()));
-    checks_.emplace(task_, models_, optimizers_);
-  }
-
-  // The loss is that of guessing, or `loss`.
-  void step(double loss = 2.3) {
-    checks_->before_step(step_);
-    for (Variable& parameter : models_.first().inner->parameters()) {
-      parameter.set_grad(Tensor::full(parameter.shape(), 0.01));
-    }
-    optimizer().set_learning_rate(reference_learning_rate(task_.optimizer, step_));
-    optimizer().step();
-    checks_->take_loss(0, {step_, 1, loss});
-    checks_->after_step(step_++, {{}});
-  }
-
-  optim::Optimizer& optimizer() { return *optimizers_[0]; }
-  RankChecks& checks() { return *checks_; }
-  std::string failure() const {
-    return checks_->findings().failure ? checks_->findings().failure->text() : "";
-  }
-
- private:
-  const TrainingTask& task_;
-  LocalModels models_;
-  RankChecks::Optimizers optimizers_;
-  std::optional<RankChecks> checks_;
-  std::size_t step_ = 0;
-};
-
-TrainingTask unsampled_task(std::size_t num_steps) {
-  TrainingTask task = digits_task(1500, num_steps);  // every step is an epoch's last
-  task.sampler = Sampler::torch;                     // rows are no matter here
-  return task;
-}
-
-TEST(RankChecks, SeeWhatChangesBetweenTwoSteps) {
-  const TrainingTask task = unsampled_task(3);
-  OneRank rank(task);
-  rank.step();
-  EXPECT_EQ(rank.failure(), "");
-  rank.optimizer().state(1).tensors[0].fill(0);
-  rank.step();
-  EXPECT_EQ(rank.failure(),
-            "update: step 1, rank 0, parameter 0.bias momentum: it changed after the step before, "
-            "before this one: 0.01 apart");
-}
-
-TEST(RankChecks, SeeAnUpdateThatIsOffInTheLastBit) {
-  TrainingTask task = unsampled_task(1);
-  task.optimizer.weight_decay = 1e-6;
-  OneRank rank(task);
-  task.optimizer.weight_decay = 2e-6;  // what the checks go by
-  rank.step();
-  EXPECT_THAT(rank.failure(), HasSubstr("update: step 0, rank 0, parameter 0.weight"));
-}
-
-TEST(RankChecks, SeeAnEpochsLossThatIsNotTheMean) {
-  const TrainingTask task = unsampled_task(2);
-  OneRank rank(task);
-  rank.step(2.5);
-  rank.checks().after_epoch(0, 2.5);
-  EXPECT_EQ(rank.failure(), "");
-  rank.step(2.25);
-  rank.checks().after_epoch(1, 2.5);
-  EXPECT_THAT(rank.failure(), HasSubstr("loss: step 1, rank 0"));
-}
-
-TEST(RankChecks, DoNotJudgeARunAfterItsLossExploded) {
-  const TrainingTask task = unsampled_task(3);
-  OneRank rank(task);
-  rank.step();
-  rank.step(1e6);
-  rank.optimizer().state(1).tensors[0].fill(0);
-  rank.step();
-  EXPECT_EQ(rank.failure(), "");
-  EXPECT_THAT(rank.checks().findings().exploded, HasSubstr("the loss exploded"));
-}
-
-TEST(RankChecks, CompareReplicasAlsoUnderTheTorchSampler) {
-  TrainingTask task = digits_task(64, 3);
-  task.sampler = Sampler::torch;
-  const TrainingResult result = train_checked(task, devices(Mode::ddp, 2));
-  EXPECT_TRUE(result.findings->gradient_checks.empty());
-  EXPECT_FALSE(result.findings->failure.has_value());
-}
-
-TEST(RankChecks, KnowThatGradientsAreClipped) {
-  TrainingTask task = digits_task(64, 3);
-  task.optimizer.clip_norm = 1e-3;
-  const TrainingResult result = train_checked(task, devices(Mode::ddp, 3));
-  EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
 }
 
 }  // namespace

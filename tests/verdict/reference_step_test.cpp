@@ -42,19 +42,6 @@ TEST(GradientErrors, AreRelativeToWhatWasAddedUp) {
   EXPECT_DOUBLE_EQ(gradient_errors({{3, 4.1}}, reference)[0], (4.1 - 4) / 10);
 }
 
-TEST(GradientErrors, OfASmallBiasDoNotHideBehindALargeMatrix) {
-  const ReferenceGradient reference{{{1000, 1000}, {1e-3}}, {1500, 1e-3}, 0};
-  const std::vector<double> errors = gradient_errors({{1000, 1000}, {2e-3}}, reference);
-  EXPECT_EQ(errors[0], 0);
-  EXPECT_DOUBLE_EQ(errors[1], 1);
-}
-
-// Pieces that cancel: what is left over is rounding, and is not taken for an error.
-TEST(GradientErrors, OfRowsThatCancelAreSmall) {
-  const ReferenceGradient reference{{{1e-8}}, {2}, 0};
-  EXPECT_LT(gradient_errors({{-3e-8}}, reference)[0], 1e-7);
-}
-
 TEST(GradientErrors, OfAParameterThatNothingReachesAreZeroOrInfinite) {
   const ReferenceGradient reference{{{0, 0}}, {0}, 0};
   EXPECT_EQ(gradient_errors({{0, 0}}, reference)[0], 0);

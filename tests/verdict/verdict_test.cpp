@@ -88,16 +88,6 @@ TEST(Verdict, AcceptsADifferenceThatIsGoneInFloat64) {
               Contains("  amplifies: in float64 it is 2e-13"));
 }
 
-TEST(Verdict, RejectsADifferenceThatStaysInFloat64) {
-  const auto verdict =
-      judge(task_in(DType::float32), result_with(0.5), result_with(0.501), repeats(9e-4, 1e-15));
-  ASSERT_FALSE(verdict->equal());
-  EXPECT_EQ(verdict->failure->text(),
-            "first steps: step 19, rank 0, parameter 0.weight: after 20 steps it differs from one "
-            "device's by 0.001, limit 5.48e-06; in float64 by 0.0009, so it is not rounding, which "
-            "shrinks by about 1e8 in float64");
-}
-
 // Rounding is 5e8 times larger in float32; a fault is not.
 TEST(Verdict, ProvesFloat64InFloat32) {
   const TrainingTask task = task_in(DType::float64);
@@ -160,12 +150,6 @@ TEST(Verdict, DoesNotJudgeARunThatExploded) {
   EXPECT_TRUE(judge(task_in(DType::float32), result_with(0.5), row, never())->unjudged.empty());
 }
 
-TEST(Verdict, ANanDiffers) {
-  const auto verdict = judge(task_in(DType::float32), result_with(0.5), result_with(kNan), never());
-  ASSERT_TRUE(verdict->failure.has_value());
-  EXPECT_THAT(verdict->failure->what, HasSubstr("by nan"));
-}
-
 TEST(Verdict, BitwiseRowsMayNotDifferAtAllFromFirstToLast) {
   TrainingTask task = task_in(DType::float32);
   task.summation = Summation::bitwise;
@@ -175,15 +159,6 @@ TEST(Verdict, BitwiseRowsMayNotDifferAtAllFromFirstToLast) {
   TrainingResult later = result_with(0.5);
   later.weights[0].second.fill(0.5 + 1e-15);
   EXPECT_EQ(judge(task, result_with(0.5), later, never())->failure->check, "bits");
-}
-
-TEST(Verdict, KeepsTheFailureOfACheckInsideTheRun) {
-  TrainingResult row = result_with(0.9);
-  row.findings->failure = {"gradients", 938, 2, "4.bias", "relative error 0.3"};
-  const auto verdict = judge(task_in(DType::float32), result_with(0.5), row, never());
-  EXPECT_EQ(verdict->failure->text(),
-            "gradients: step 938, rank 2, parameter 4.bias: relative "
-            "error 0.3");
 }
 
 TEST(Verdict, DoesNotJudgeTheTorchSamplerUnlessReplicasDiffer) {
