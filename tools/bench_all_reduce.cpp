@@ -14,6 +14,7 @@
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/collectives/all_reduce_report.h"
@@ -194,16 +195,17 @@ int run_bench_all_reduce(AllReduceFlags flags, std::optional<int> num_asked,
 
 }  // namespace
 
-void add_bench_all_reduce_command(Command& bench, const CommandLine& command, int& exit_code) {
+void add_bench_all_reduce_command(CLI::App& bench, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<AllReduceFlags>();
-  Command all_reduce = bench.add_command("all-reduce", "Time all-reduces, as nccl-tests does");
+  CLI::App& all_reduce =
+      *bench.add_subcommand("all-reduce", "Time all-reduces, as nccl-tests does");
   add_all_reduce_flags(all_reduce, *flags);
   all_reduce.footer(
       "--comm mpi measures the MPI library's own all-reduce. The command starts its ranks by "
       "mpirun, "
       "or mpirun starts the command.");
-  all_reduce.on_run([flags, command, all_reduce, &exit_code] {
-    bool is_said = all_reduce.was_said("--devices");
+  all_reduce.callback([flags, command, &all_reduce, &exit_code] {
+    bool is_said = all_reduce.count("--devices") > 0;
     const launch::RankEnvironment environment =
         launch::rank_environment(launch::current_environment());
     if (flags->num_gpus && environment.world_size > 1) {

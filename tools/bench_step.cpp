@@ -17,6 +17,7 @@
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/breakdown.h"
 #include "kernels/matmul_precision.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -261,11 +262,11 @@ void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
 
 }  // namespace
 
-void add_bench_step_command(Command& bench, const CommandLine& command) {
+void add_bench_step_command(CLI::App& bench, const CommandLine& command) {
   auto flags = std::make_shared<BenchStepFlags>();
-  Command step = bench.add_command("step", "Time a training step on one device");
+  CLI::App& step = *bench.add_subcommand("step", "Time a training step on one device");
   add_training_flag(step, flags->training, "--device");
-  step.add_option("--model", flags->models, "one or more, separated by commas").separated_by(',');
+  step.add_option("--model", flags->models, "one or more, separated by commas")->delimiter(',');
   step.add_option(
       "--dataset", flags->dataset,
       "the rows it takes: digits, synthetic:8x28x28x1x10, ... (default: an mlp's sizes, for "
@@ -281,12 +282,12 @@ void add_bench_step_command(Command& bench, const CommandLine& command) {
   add_training_flag(step, flags->training, "--matmul-precision");
   add_training_flag(step, flags->training, "--precision");
   step.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
-  step.on_run([flags, command] { run_bench_step(*flags, command); });
+  step.callback([flags, command] { run_bench_step(*flags, command); });
 }
 
-void add_bench_command(Command& program, const CommandLine& command, int& exit_code) {
-  Command bench = program.add_command("bench", "Measure a training step or a collective");
-  bench.require_command();
+void add_bench_command(CLI::App& program, const CommandLine& command, int& exit_code) {
+  CLI::App& bench = *program.add_subcommand("bench", "Measure a training step or a collective");
+  bench.require_subcommand(1);
   add_bench_step_command(bench, command);
   add_bench_all_reduce_command(bench, command, exit_code);
 }

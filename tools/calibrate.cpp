@@ -19,6 +19,7 @@
 #include "tools/calibration/calibrated_file.h"
 #include "tools/calibration/measure_device.h"
 #include "tools/calibration/measure_exchange.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -210,9 +211,9 @@ void calibrate(const CalibrateFlags& flags) {
 
 }  // namespace
 
-void add_calibrate_command(Command& program) {
+void add_calibrate_command(CLI::App& program) {
   auto flags = std::make_shared<CalibrateFlags>();
-  Command command = program.add_command(
+  CLI::App& command = *program.add_subcommand(
       "calibrate", "Measure this machine's CPU devices, and write them as a topology");
   command.add_option("-o,--output", flags->output, "write the topology here");
   command.add_option("--devices", flags->devices,
@@ -220,11 +221,11 @@ void add_calibrate_command(Command& program) {
   command.add_option("--threads-per-device", flags->threads_per_device,
                      "CPU threads of each (default: cores / devices)");
   command.add_flag("--fast", flags->is_fast, "measure fewer sizes: takes seconds, but is coarse");
-  command.add_option("--exchange", flags->exchange, "").hidden();
+  command.add_option("--exchange", flags->exchange, "")->group("");
   command.footer(
       "Two devices take up to two minutes, more take longer. Run nothing else meanwhile.\n"
       "docs/prediction.md says what is measured and how it is used.");
-  command.on_run([flags] {
+  command.callback([flags] {
     if (flags->exchange.empty()) return calibrate(*flags);
     const launch::RankEnvironment environment =
         launch::rank_environment(launch::current_environment());

@@ -13,6 +13,7 @@
 #include "engine/runtime/physical_gpus.h"
 #include "engine/trace/breakdown.h"
 #include "engine/trace/recorder.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
@@ -216,24 +217,24 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
 
 }  // namespace
 
-void add_compare_command(Command& program, const CommandLine& command) {
+void add_compare_command(CLI::App& program, const CommandLine& command) {
   auto flags = std::make_shared<CompareFlags>();
-  Command compare = program.add_command(
+  CLI::App& compare = *program.add_subcommand(
       "compare", "Compare epoch times of one device, DataParallel, DDP and pipelines");
   add_compare_flags(compare, flags->training);
   compare.add_option("--modes", flags->modes, "dp, ddp, pipeline, or several such as dp,ddp");
   compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
   compare.add_flag("--wide", flags->wide, "print all columns, wider than 80 characters");
-  const Flag predict =
+  CLI::Option* const predict =
       compare.add_option("--predict", flags->predict,
                          "add rows predicted for this topology (with --act-as: for the acted one)");
-  predict.value_may_miss();
+  predict->expected(0, 1)->default_str("");
   compare.add_flag("--explain-drift", flags->explain_drift,
                    "repeat every row in float64, to show that drift is rounding");
-  compare.on_run([flags, compare, command] {
-    flags->training.said = compare.said_flags();
+  compare.callback([flags, &compare, command] {
+    flags->training.said = said_flags(compare);
     settle_pipeline_flags(flags->training);
-    flags->is_predicting = compare.was_said("--predict");
+    flags->is_predicting = compare.count("--predict") > 0;
     run_compare(*flags, command);
   });
 }

@@ -8,6 +8,7 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -72,11 +73,11 @@ void print_free(const GpuList& list, const DevicesFlags& flags) {
   fmt::print("{}\n", fmt::join(ids, ","));
 }
 
-void run_devices(const DevicesFlags& flags, const Command& command) {
+void run_devices(const DevicesFlags& flags, const CLI::App& command) {
   require_writable({{"--json", flags.json_path}});
   const nvml::Library library;
   const GpuList list = list_gpus(library);
-  if (command.was_said("--free")) return print_free(list, flags);
+  if (command.count("--free") > 0) return print_free(list, flags);
   print_devices(list, flags.json_path == "-" ? stderr : stdout);
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json{{"schema", "lockstep.devices/1"}, {"host", host_info()}};
@@ -86,16 +87,16 @@ void run_devices(const DevicesFlags& flags, const Command& command) {
 
 }  // namespace
 
-void add_devices_command(Command& program) {
+void add_devices_command(CLI::App& program) {
   auto flags = std::make_shared<DevicesFlags>();
-  Command devices = program.add_command("devices", "List the devices of this machine");
-  const Flag json =
+  CLI::App& devices = *program.add_subcommand("devices", "List the devices of this machine");
+  CLI::Option* const json =
       devices.add_option("--json", flags->json_path, "write the list here (-: standard output)");
   devices
       .add_option("--free", flags->free,
                   "print the ids of the N devices with the most free memory, such as 2,0")
-      .excludes(json);
-  devices.on_run([flags, devices] { run_devices(*flags, devices); });
+      ->excludes(json);
+  devices.callback([flags, &devices] { run_devices(*flags, devices); });
 }
 
 }  // namespace lockstep::tools

@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "engine/launch/process.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/cli/processes.h"
@@ -163,9 +164,9 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
 
 }  // namespace
 
-void add_doctor_command(Command& program, const CommandLine& command, int& exit_code) {
+void add_doctor_command(CLI::App& program, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<DoctorFlags>();
-  Command doctor_command = program.add_command(
+  CLI::App& doctor_command = *program.add_subcommand(
       kDoctor, "Run a program and name the rules of data-parallel training that it breaks");
   doctor_command.add_option("--timeout", flags->timeout_seconds,
                             "seconds after which the program is killed");
@@ -175,7 +176,7 @@ void add_doctor_command(Command& program, const CommandLine& command, int& exit_
       "Then: -- PROGRAM ARGUMENTS. Exit code 0: no finding, 1: findings, or the program failed, 2: "
       "it recorded nothing.");
   const CommandLine job = words_behind_dashes(command);
-  doctor_command.on_run([flags, job, &exit_code] { exit_code = run_doctor(*flags, job); });
+  doctor_command.callback([flags, job, &exit_code] { exit_code = run_doctor(*flags, job); });
 }
 
 }  // namespace lockstep::tools

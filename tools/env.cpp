@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/cli/command_line.h"
 #include "tools/commands.h"
 #include "tools/report/host_info.h"
 
@@ -96,9 +97,9 @@ void run_env() {
 
 }  // namespace
 
-void add_env_command(Command& program) {
-  program.add_command("env", "Print versions, build, machine, and this process's rank")
-      .on_run(run_env);
+void add_env_command(CLI::App& program) {
+  program.add_subcommand("env", "Print versions, build, machine, and this process's rank")
+      ->callback(run_env);
 }
 
 }  // namespace lockstep::tools

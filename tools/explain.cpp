@@ -1,5 +1,6 @@
 // lockstep explain: explains a run file in sentences.
 #include "tools/explain/explain.h"
+#include "tools/cli/command_line.h"
 
 #include <fmt/format.h>
 
@@ -26,13 +27,13 @@ void run_explain(const std::string& path) {
 
 }  // namespace
 
-void add_explain_command(Command& program) {
+void add_explain_command(CLI::App& program) {
   auto path = std::make_shared<std::string>();
-  Command explain =
-      program.add_command("explain", "Explain what limits a run, and which row is the fastest");
-  explain.add_option("run", *path, "a run file (--json of train and compare)").required();
+  CLI::App& explain =
+      *program.add_subcommand("explain", "Explain what limits a run, and which row is the fastest");
+  explain.add_option("run", *path, "a run file (--json of train and compare)")->required();
   explain.footer("lockstep predict --workload RUN says what other devices and batches would give.");
-  explain.on_run([path] { run_explain(*path); });
+  explain.callback([path] { run_explain(*path); });
 }
 
 }  // namespace lockstep::tools

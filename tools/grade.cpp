@@ -8,6 +8,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/grading/grade.h"
@@ -83,23 +84,24 @@ void run_grade(const GradeFlags& flags) {
 
 }  // namespace
 
-void add_grade_command(Command& program) {
+void add_grade_command(CLI::App& program) {
   auto flags = std::make_shared<GradeFlags>();
-  Command grade = program.add_command("grade", "Grade a lab: build and check students' solutions");
+  CLI::App& grade =
+      *program.add_subcommand("grade", "Grade a lab: build and check students' solutions");
   grade.add_option("labdir", flags->folder, "a lab's folder, or a folder of submissions")
-      .required();
+      ->required();
   grade.add_option("--hidden", flags->hidden,
                    "run the hidden checks too, with the secret in this folder");
   grade.add_option("--json", flags->json_path, "write the report here (-: standard output)");
   grade.add_option("--format", flags->format, "format of the output and of --json")
-      .one_of({"text", "gradescope"});
+      ->check(one_of({"text", "gradescope"}));
   grade.add_option("--csv", flags->csv_path, "write a line per submission here");
   grade.add_option("--html", flags->html_path, "write a page with all submissions here");
   grade
       .add_option("--pass", flags->pass_percent,
                   "exit with 1 if a submission has less than this percentage of the points")
-      .in_range(0, 100);
-  grade.on_run([flags] { run_grade(*flags); });
+      ->check(CLI::Range(0, 100));
+  grade.callback([flags] { run_grade(*flags); });
 }
 
 }  // namespace lockstep::tools

@@ -19,6 +19,7 @@
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/core/text.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/processes.h"
 #include "tools/commands.h"
 #include "tools/learning/course.h"
@@ -189,13 +190,13 @@ int learn(const std::string& wanted, const CommandLine& flags) {
 
 }  // namespace
 
-void add_learn_command(Command& program, const CommandLine& command, int& exit_code) {
-  Command learn_command = program.add_command(
+void add_learn_command(CLI::App& program, const CommandLine& command, int& exit_code) {
+  CLI::App& learn_command = *program.add_subcommand(
       "learn", "Run the programs of the course, and list which have passed here");
   auto wanted = std::make_shared<std::string>();
   learn_command.add_option("program", *wanted, "program to run: next, a number or a name");
   learn_command.footer("Flags behind -- go to the program: lockstep learn 04 -- --rows 10");
-  learn_command.on_run([wanted, flags = words_behind_dashes(command), &exit_code] {
+  learn_command.callback([wanted, flags = words_behind_dashes(command), &exit_code] {
     exit_code = learn(*wanted, flags);
   });
 }

@@ -10,6 +10,7 @@
 
 #include "engine/core/error.h"
 #include "engine/launch/process.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/report/status_line.h"
@@ -67,9 +68,12 @@ void require_no_empty_values(const lockstep::tools::CommandLine& command) {
 
 int run(int argc, char** argv) {
   const lockstep::tools::CommandLine command(argv, argv + argc);
-  lockstep::tools::Program program(
-      "lockstep", lockstep::tools::kVersion,
-      "Data-parallel training, step by step: scatter, replicate, all-reduce, measured.");
+  CLI::App program(
+      "Data-parallel training, step by step: scatter, replicate, all-reduce, measured.",
+      "lockstep");
+  program.set_version_flag("--version", std::string("lockstep ") + lockstep::tools::kVersion);
+  program.require_subcommand(1);
+  program.option_defaults()->always_capture_default();
   int exit_code = 0;
   lockstep::tools::add_train_command(program, command, exit_code);
   lockstep::tools::add_compare_command(program, command);
@@ -89,7 +93,8 @@ int run(int argc, char** argv) {
   lockstep::tools::add_run_command(program, command, exit_code);
   require_no_empty_values(command);
   const auto own = static_cast<std::ptrdiff_t>(lockstep::tools::num_own_words(command));
-  const std::string problem = program.parse({command.begin() + 1, command.begin() + own});
+  const std::string problem =
+      lockstep::tools::parse(program, {command.begin() + 1, command.begin() + own});
   if (!problem.empty()) return report(problem.c_str(), 2);
   return exit_code;
 }

@@ -11,6 +11,7 @@
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/buckets.h"
 #include "engine/plan/scatter.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
 #include "tools/training/task.h"
@@ -72,38 +73,41 @@ void print_all_reduce(const PlanFlags& flags) {
 
 }  // namespace
 
-void add_plan_command(Command& program) {
+void add_plan_command(CLI::App& program) {
   const auto flags = std::make_shared<PlanFlags>();
-  Command plan =
-      program.add_command("plan", "Print what scatter, buckets or an all-reduce will do");
-  plan.require_command();
+  CLI::App& plan =
+      *program.add_subcommand("plan", "Print what scatter, buckets or an all-reduce will do");
+  plan.require_subcommand(1);
 
-  Command scatter = plan.add_command("scatter", "Print the rows of a batch that each device gets");
-  scatter.add_option("--rows", flags->rows, "rows of the batch").in_range(0, kMostPlannedRows);
+  CLI::App& scatter =
+      *plan.add_subcommand("scatter", "Print the rows of a batch that each device gets");
+  scatter.add_option("--rows", flags->rows, "rows of the batch")
+      ->check(CLI::Range(0, kMostPlannedRows));
   scatter.add_option("--devices", flags->devices, "number of devices that share it")
-      .in_range(1, kMostPlannedDevices);
-  scatter.on_run([flags] { print_scatter(*flags); });
+      ->check(CLI::Range(1, kMostPlannedDevices));
+  scatter.callback([flags] { print_scatter(*flags); });
 
-  Command buckets = plan.add_command("buckets", "Print which gradients DDP all-reduces together");
+  CLI::App& buckets =
+      *plan.add_subcommand("buckets", "Print which gradients DDP all-reduces together");
   buckets.add_option("--model", flags->model, "mlp:IN-HIDDEN-...-OUT, lenet, resnet18, ...");
   buckets.add_option("--dataset", flags->dataset,
                      "the rows that the model takes, as for bench step");
   buckets.add_option("--first-bucket-mib", flags->first_bucket_mib, "size of the first bucket");
   buckets.add_option("--bucket-mib", flags->bucket_mib, "size of each later bucket");
-  buckets.on_run([flags] { print_buckets(*flags); });
+  buckets.callback([flags] { print_buckets(*flags); });
 
-  Command reduce =
-      plan.add_command("all-reduce", "Print who sends which elements to whom, step by step");
+  CLI::App& reduce =
+      *plan.add_subcommand("all-reduce", "Print who sends which elements to whom, step by step");
   reduce.add_option("--plan", flags->algorithm,
                     "ring, tree, halving-doubling, one-shot, two-shot, reduce-broadcast or "
                     "hierarchical");
   reduce.add_option("--ranks", flags->ranks, "number of ranks, with a buffer each")
-      .in_range(1, kMostPlannedDevices);
+      ->check(CLI::Range(1, kMostPlannedDevices));
   reduce.add_option("--hosts", flags->hosts, "number of hosts that they are on")
-      .in_range(1, kMostPlannedDevices);
+      ->check(CLI::Range(1, kMostPlannedDevices));
   reduce.add_option("--elements", flags->elements, "float32 elements in a buffer")
-      .in_range(0, kMostPlannedElements);
-  reduce.on_run([flags] { print_all_reduce(*flags); });
+      ->check(CLI::Range(0, kMostPlannedElements));
+  reduce.callback([flags] { print_all_reduce(*flags); });
 }
 
 }  // namespace lockstep::tools

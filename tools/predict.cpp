@@ -12,6 +12,7 @@
 
 #include "engine/core/error.h"
 #include "simulate/predict/kernel_cost.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -333,28 +334,28 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
 
 }  // namespace
 
-void add_predict_command(Command& program, const CommandLine& command) {
+void add_predict_command(CLI::App& program, const CommandLine& command) {
   auto flags = std::make_shared<PredictFlags>();
-  Command predict =
-      program.add_command("predict", "Predict epoch times on machines that you do not have");
-  const Flag workload = predict.add_option(
+  CLI::App& predict =
+      *program.add_subcommand("predict", "Predict epoch times on machines that you do not have");
+  CLI::Option* const workload = predict.add_option(
       "--workload", flags->workload, "a run file of train or compare: its workload is predicted");
   predict.add_option("--params", flags->params, "a net's number of parameters, such as 25.6M");
   predict.add_option("--model", flags->model,
                      fmt::format("a known net: {}, mlp:784-1024-10", known_net_names()));
   predict.add_option("--batch-per-gpu", flags->batch_per_gpu, "samples per step on each GPU");
-  const Flag step =
+  CLI::Option* const step =
       predict.add_option("--step", flags->step, "seconds of a step on one GPU (default: a guess)");
   predict.add_option("--flops", flags->flops,
                      "operations of a sample's forward pass, such as 8.2G");
-  const Flag all_reduce = predict.add_option("--all-reduce", flags->all_reduce,
-                                             "predict an all-reduce of this many bytes");
+  CLI::Option* const all_reduce = predict.add_option("--all-reduce", flags->all_reduce,
+                                                     "predict an all-reduce of this many bytes");
   predict
       .add_option("--precision", flags->precision,
                   "precision of products whose times are not given: fp32, tf32 or bf16")
-      .one_of({"fp32", "tf32", "bf16"})
-      .excludes(step)
-      .excludes(all_reduce);
+      ->check(one_of({"fp32", "tf32", "bf16"}))
+      ->excludes(step)
+      ->excludes(all_reduce);
   predict.add_option("--topology", flags->topology, "a preset, a JSON file, or NAME*HOSTS@100gbe");
   predict.add_option("--devices", flags->devices, "numbers of devices, such as 1,2,4,8");
   predict
@@ -362,45 +363,47 @@ void add_predict_command(Command& program, const CommandLine& command) {
                   "dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, device_allreduce, "
                   "nccl_replicated, "
                   "cpu_reduce, cpu_parameter_server (default: ddp; for a run on one host also dp)")
-      .separated_by(',')
-      .excludes(all_reduce);
+      ->delimiter(',')
+      ->default_str("")
+      ->excludes(all_reduce);
   predict
       .add_option("--accumulate", flags->accumulate,
                   "cut each device's rows into so many micro-batches; gradients travel with the "
                   "last")
-      .excludes(all_reduce);
+      ->excludes(all_reduce);
   predict
       .add_option("--schedule", flags->schedule,
                   "of a pipeline: gpipe (default), 1f1b, or interleaved with two chunks a stage")
-      .one_of({"gpipe", "1f1b", "interleaved"})
-      .needs(workload);
+      ->check(one_of({"gpipe", "1f1b", "interleaved"}))
+      ->needs(workload);
   predict.add_option("--plan", flags->plan, "all-reduce algorithm of ddp (default: NCCL's)")
-      .excludes(all_reduce);
+      ->excludes(all_reduce);
   predict
       .add_option("--ranks", flags->ranks,
                   "ranks of ddp on a calibrated machine: threads or processes")
-      .one_of({"threads", "processes"})
-      .needs(workload);
+      ->check(one_of({"threads", "processes"}))
+      ->needs(workload);
   predict
       .add_option("--input", flags->input,
                   "ready: batches are on their devices; host: they are sent from host memory")
-      .one_of({"ready", "host"})
-      .needs(workload);
+      ->check(one_of({"ready", "host"}))
+      ->needs(workload);
   predict.add_option("--bucket-mib", flags->bucket_mib, "size of a gradient bucket")
-      .excludes(all_reduce);
+      ->excludes(all_reduce);
   predict.add_option("--first-bucket-mib", flags->first_bucket_mib, "size of the first one")
-      .excludes(all_reduce);
+      ->excludes(all_reduce);
   predict
       .add_option("--what-if", flags->what_if,
                   "also predict a change: bucket_mib=1,25,100, bandwidth=2x or batch=64,256")
-      .excludes(all_reduce);
+      ->default_str("")
+      ->excludes(all_reduce);
   predict
       .add_option("--trace", flags->trace_path,
                   "write the last row's step here, for ui.perfetto.dev")
-      .excludes(all_reduce);
+      ->excludes(all_reduce);
   predict.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   predict.footer(fmt::format("topologies: {}", fmt::join(predict::preset_names(), ", ")));
-  predict.on_run([flags, command] { run_predict(*flags, command); });
+  predict.callback([flags, command] { run_predict(*flags, command); });
 }
 
 }  // namespace lockstep::tools

@@ -6,6 +6,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/page/page.h"
@@ -63,19 +64,20 @@ void run_report(const ReportFlags& flags) {
 
 }  // namespace
 
-void add_report_command(Command& program) {
+void add_report_command(CLI::App& program) {
   auto flags = std::make_shared<ReportFlags>();
-  Command report = program.add_command("report", "Show runs as one HTML page, side by side");
+  CLI::App& report = *program.add_subcommand("report", "Show runs as one HTML page, side by side");
   report
       .add_option("runs", flags->runs,
                   "run files (--json of train and compare), or folders of them")
-      .required();
+      ->default_str("")
+      ->required();
   report.add_option("-o,--output", flags->output_path, "write the page here");
   report.add_option("--trace-file", flags->named.trace,
                     "the run's timeline (default: the file that its --trace named)");
   report.add_option("--log-file", flags->named.log,
                     "the run's log of losses (default: the file that its --log named)");
-  report.on_run([flags] { run_report(*flags); });
+  report.callback([flags] { run_report(*flags); });
 }
 
 }  // namespace lockstep::tools

@@ -14,6 +14,7 @@
 #include "engine/launch/process.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/launch/rendezvous.h"
+#include "tools/cli/command_line.h"
 #include "tools/commands.h"
 #include "tools/run/run_flags.h"
 
@@ -72,9 +73,9 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
 
 }  // namespace
 
-void add_run_command(Command& parent, const CommandLine& command, int& exit_code) {
+void add_run_command(CLI::App& parent, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<RunFlags>(default_run_flags(launch::current_environment()));
-  Command run = parent.add_command("run", "Start a program once per rank, as torchrun does");
+  CLI::App& run = *parent.add_subcommand("run", "Start a program once per rank, as torchrun does");
   add_run_flags(run, *flags);
   run.footer(
       "Then: -- PROGRAM ARGUMENTS. Example: lockstep run --nproc-per-node 4 -- lockstep train "
@@ -84,7 +85,7 @@ void add_run_command(Command& parent, const CommandLine& command, int& exit_code
   std::size_t program = find_program_to_run(command);
   if (program < command.size() && command[program] == "--") ++program;
   const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(program), command.end());
-  run.on_run([flags, job, &exit_code] { exit_code = run_group(*flags, job); });
+  run.callback([flags, job, &exit_code] { exit_code = run_group(*flags, job); });
 }
 
 }  // namespace lockstep::tools

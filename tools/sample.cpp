@@ -16,6 +16,7 @@
 #include "engine/core/rng.h"
 #include "engine/nn/models.h"
 #include "engine/nn/state_dict.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
@@ -155,34 +156,35 @@ void run_sample(const SampleFlags& flags) {
 
 }  // namespace
 
-void add_sample_command(Command& program) {
+void add_sample_command(CLI::App& program) {
   auto flags = std::make_shared<SampleFlags>();
-  Command sample = program.add_command("sample", "Let a trained GPT go on with a text");
+  CLI::App& sample = *program.add_subcommand("sample", "Let a trained GPT go on with a text");
   sample.add_option("--init", flags->init_path, "the weights (safetensors), as of train --save")
-      .required();
+      ->required();
   sample.add_option("--prompt", flags->prompt, "the text to go on with, which is printed first")
-      .required();
-  sample.add_option("--tokens", flags->num_tokens, "how many to write").in_range(1, 1 << 30);
+      ->required();
+  sample.add_option("--tokens", flags->num_tokens, "how many to write")
+      ->check(CLI::Range(1, 1 << 30));
   sample.add_option("--temperature", flags->temperature,
                     "divides the logits: higher is more random; 0 takes the likeliest token");
   sample.add_option("--top-k", flags->top_k, "draw among so many of the likeliest tokens")
-      .in_range(1, 1 << 30);
-  sample.add_option("--seed", flags->seed, "seed of the draws");
+      ->check(CLI::Range(1, 1 << 30));
+  sample.add_option("--seed", flags->seed, "seed of the draws")->check(whole_number());
   sample.add_option("--model", flags->model,
                     "for weights from elsewhere: gpt2, gpt2-medium or "
                     "gpt:LAYERS-HEADS-CHANNELS-CONTEXT");
-  const Flag vocab = sample.add_option("--vocab", flags->vocab_dir,
-                                       "the folder of GPT-2's tokens: encoder.json and vocab.bpe");
+  CLI::Option* const vocab = sample.add_option(
+      "--vocab", flags->vocab_dir, "the folder of GPT-2's tokens: encoder.json and vocab.bpe");
   sample
       .add_option("--dataset", flags->dataset,
                   "for weights from elsewhere: the text whose characters the tokens are")
-      .excludes(vocab);
+      ->excludes(vocab);
   sample.add_option("--data-dir", flags->data_dir, "where data sets were fetched to");
   for (const char* name :
        {"--device", "--threads-per-device", "--matmul-precision", "--precision"}) {
     add_training_flag(sample, flags->training, name);
   }
-  sample.on_run([flags] { run_sample(*flags); });
+  sample.callback([flags] { run_sample(*flags); });
 }
 
 }  // namespace lockstep::tools

@@ -9,6 +9,7 @@
 #include "engine/launch/launcher.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/recorder.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
 #include "tools/ranks/start_ranks.h"
@@ -206,15 +207,15 @@ TrainingFlags read_row_flags(const std::string& folder) {
 
 }  // namespace
 
-void add_train_command(Command& program, const CommandLine& command, int& exit_code) {
+void add_train_command(CLI::App& program, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<TrainingFlags>();
-  Command train = program.add_command("train", "Train a model on one device or several");
+  CLI::App& train = *program.add_subcommand("train", "Train a model on one device or several");
   add_training_flags(train, *flags);
   // `compare` has judged the flags of its rows: not every flag must have an effect in every row.
-  train.add_option("--row", flags->row_folder, "").hidden();
-  train.on_run([flags, train, command, &exit_code] {
+  train.add_option("--row", flags->row_folder, "")->group("");
+  train.callback([flags, &train, command, &exit_code] {
     if (flags->row_folder.empty()) {
-      flags->said = train.said_flags();
+      flags->said = said_flags(train);
     } else {
       *flags = read_row_flags(flags->row_folder);
     }

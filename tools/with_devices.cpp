@@ -12,6 +12,7 @@
 
 #include "engine/core/error.h"
 #include "engine/launch/process.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/processes.h"
 #include "tools/commands.h"
@@ -51,11 +52,11 @@ void run_with_devices(const WithDevicesFlags& flags, const CommandLine& job) {
 
 }  // namespace
 
-void add_with_devices_command(Command& program, const CommandLine& command) {
+void add_with_devices_command(CLI::App& program, const CommandLine& command) {
   auto flags = std::make_shared<WithDevicesFlags>();
-  Command with_devices =
-      program.add_command(kName, "Wait for N idle GPUs, lock them, and run a command on them");
-  with_devices.add_option("N", flags->count, "how many GPUs").required();
+  CLI::App& with_devices =
+      *program.add_subcommand(kName, "Wait for N idle GPUs, lock them, and run a command on them");
+  with_devices.add_option("N", flags->count, "how many GPUs")->required();
   with_devices.add_option("--timeout", flags->timeout_seconds, "seconds to wait (inf: forever)");
   with_devices.add_option("--max-used-mib", flags->max_used_mib,
                           "a GPU with more memory in use is busy");
@@ -64,7 +65,7 @@ void add_with_devices_command(Command& program, const CommandLine& command) {
   with_devices.footer(
       "Then: -- COMMAND ARGUMENTS. Example: lockstep with-devices 2 -- python train.py");
   const CommandLine job = words_behind_dashes(command);
-  with_devices.on_run([flags, job] { run_with_devices(*flags, job); });
+  with_devices.callback([flags, job] { run_with_devices(*flags, job); });
 }
 
 }  // namespace lockstep::tools

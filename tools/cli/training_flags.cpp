@@ -7,7 +7,7 @@
 
 #include "datasets/dataset.h"
 #include "engine/core/error.h"
-#include "tools/cli/command.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/training/placement.h"
 
@@ -289,24 +289,26 @@ void settle_pipeline_flags(TrainingFlags& flags) {
 namespace {
 
 template <typename Value>
-Flag add_value(Command& command, const TrainingFlag& flag, Value& value) {
+CLI::Option* add_value(CLI::App& command, const TrainingFlag& flag, Value& value) {
   if constexpr (std::is_same_v<Value, bool>) {
     return command.add_flag(flag.name, value, flag.help);
   } else {
-    return command.add_option(flag.name, value, flag.help);
+    CLI::Option* const added = command.add_option(flag.name, value, flag.help);
+    if constexpr (std::is_same_v<Value, std::uint64_t>) added->check(whole_number());
+    return added;
   }
 }
 
 // Adds the flag, unless Flags is RankFlags and lacks the member.
 template <typename Flags>
-void add(Command& command, const TrainingFlag& flag, Flags& flags) {
+void add(CLI::App& command, const TrainingFlag& flag, Flags& flags) {
   const auto add_member = [&](auto member) {
     if constexpr (requires { flags.*member; }) {
-      const Flag added = add_value(command, flag, flags.*member);
+      CLI::Option* const added = add_value(command, flag, flags.*member);
       const FlagRules& rules = flag.rules;
-      if (!rules.one_of.empty()) added.one_of(rules.one_of);
-      if (!rules.excludes.empty()) added.excludes(command.find_flag(rules.excludes));
-      if (!rules.needs.empty()) added.needs(command.find_flag(rules.needs));
+      if (!rules.one_of.empty()) added->check(one_of(rules.one_of));
+      if (!rules.excludes.empty()) added->excludes(command.get_option(rules.excludes));
+      if (!rules.needs.empty()) added->needs(command.get_option(rules.needs));
     }
   };
   std::visit(add_member, flag.member);
@@ -314,21 +316,21 @@ void add(Command& command, const TrainingFlag& flag, Flags& flags) {
 
 }  // namespace
 
-void add_training_flags(Command& command, TrainingFlags& flags) {
+void add_training_flags(CLI::App& command, TrainingFlags& flags) {
   for (const TrainingFlag& flag : training_flags()) add(command, flag, flags);
 }
 
-void add_compare_flags(Command& command, TrainingFlags& flags) {
+void add_compare_flags(CLI::App& command, TrainingFlags& flags) {
   for (const TrainingFlag& flag : training_flags()) {
     if (flag.rules.commands != FlagRules::Commands::train) add(command, flag, flags);
   }
 }
 
-void add_training_flag(Command& command, TrainingFlags& flags, std::string_view name) {
+void add_training_flag(CLI::App& command, TrainingFlags& flags, std::string_view name) {
   add(command, *std::ranges::find(training_flags(), name, &TrainingFlag::name), flags);
 }
 
-void add_rank_flags(Command& command, RankFlags& flags) {
+void add_rank_flags(CLI::App& command, RankFlags& flags) {
   for (const TrainingFlag& flag : training_flags()) add(command, flag, flags);
 }
 

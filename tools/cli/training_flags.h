@@ -16,9 +16,11 @@
 #include "engine/core/device.h"
 #include "tools/ranks/rank_flags.h"
 
-namespace lockstep::tools {
+namespace CLI {
+class App;
+}
 
-class Command;  // tools/cli/command.h
+namespace lockstep::tools {
 
 // The flags as they stand on the command line; tools/training/task.h holds their meaning.
 struct TrainingFlags : RankFlags {
@@ -81,16 +83,16 @@ struct TrainingFlags : RankFlags {
 };
 
 // Adds all training flags.
-void add_training_flags(Command& command, TrainingFlags& flags);
+void add_training_flags(CLI::App& command, TrainingFlags& flags);
 
 // Adds the training flags except those of `train` alone, such as --devices: compare has a list
 // instead.
-void add_compare_flags(Command& command, TrainingFlags& flags);
+void add_compare_flags(CLI::App& command, TrainingFlags& flags);
 
 // For commands that train nothing: a single flag, such as --matmul-precision, or those of the
 // ranks.
-void add_training_flag(Command& command, TrainingFlags& flags, std::string_view name);
-void add_rank_flags(Command& command, RankFlags& flags);
+void add_training_flag(CLI::App& command, TrainingFlags& flags, std::string_view name);
+void add_rank_flags(CLI::App& command, RankFlags& flags);
 
 // Reads --schedule gpipe, 1f1b and interleaved as --pipeline-schedule, which has room for a
 // learning rate's beside it, and --stages as --devices where those are not said. Throws

@@ -13,7 +13,7 @@
 #include "engine/core/dtype.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
-#include "tools/cli/command.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/training_flags.h"
 #include "tools/report/host_info.h"
@@ -67,49 +67,52 @@ comm::ReduceOp AllReduceFlags::reduce_op() const {
   return kOps.at(op);
 }
 
-void add_all_reduce_flags(Command& command, AllReduceFlags& flags) {
+void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
   command.add_option("-b,--minbytes", flags.first_bytes, "smallest size, such as 16K");
   command.add_option("-e,--maxbytes", flags.last_bytes, "largest size, such as 64M");
-  const Flag factor =
+  CLI::Option* const factor =
       command.add_option("-f,--stepfactor", flags.factor, "factor from one size to the next");
   command
       .add_option("-i,--stepbytes", flags.step_bytes, "bytes from one size to the next, such as 1M")
-      .excludes(factor);
+      ->excludes(factor);
   command
       .add_option("-d,--datatype", flags.datatype,
                   "float, double, half, bfloat16, int32 or int64; all: one after the other")
-      .one_of(names_in(kDatatypes));
+      ->check(one_of(names_in(kDatatypes)));
   command
       .add_option("-o,--op", flags.op, "sum, prod, min, max or avg (floating point only); or all")
-      .one_of(names_in(kOps));
-  command.add_option("-n,--iters", flags.iterations, "timed all-reduces").in_range(1, 1000000);
+      ->check(one_of(names_in(kOps)));
+  command.add_option("-n,--iters", flags.iterations, "timed all-reduces")
+      ->check(CLI::Range(1, 1000000));
   command.add_option("-w,--warmup_iters", flags.warm_up, "untimed all-reduces before them")
-      .in_range(0, 1000000);
+      ->check(CLI::Range(0, 1000000));
   command.add_option("-c,--check", flags.check, "check the results (0: do not)")
-      .value_may_miss()
-      .one_of({"", "0", "1"});
+      ->expected(0, 1)
+      ->default_str("")
+      ->check(one_of({"", "0", "1"}));
   command
       .add_option("-z,--blocking", flags.blocking,
                   "accepted for compatibility with nccl-tests: each all-reduce is waited for")
-      .in_range(0, 1);
+      ->check(CLI::Range(0, 1));
   command
       .add_option("-R,--local_register", flags.local_register,
                   "accepted for compatibility with nccl-tests: NCCL registers buffers as it likes")
-      .in_range(0, 2);
-  command.add_option("--device", flags.device, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
+      ->check(CLI::Range(0, 2));
+  command.add_option("--device", flags.device, "auto, cpu or cuda")
+      ->check(one_of({"auto", "cpu", "cuda"}));
   command.add_option("--virtual-devices", flags.virtual_devices,
                      "several logical devices on one GPU, such as cuda:0*4");
-  const Flag devices =
+  CLI::Option* const devices =
       command.add_option("--devices", flags.num_ranks, "number of ranks, one device each")
-          .in_range(1, runtime::kMaxCpuDevices);
+          ->check(CLI::Range(1, runtime::kMaxCpuDevices));
   command.add_option("-g,--ngpus", flags.num_gpus, "the same in nccl-tests' words, per process")
-      .in_range(1, runtime::kMaxCpuDevices)
-      .excludes(devices);
+      ->check(CLI::Range(1, runtime::kMaxCpuDevices))
+      ->excludes(devices);
   add_rank_flags(command, flags);
   command
       .add_option("--format", flags.format,
                   "the table: lockstep, or nccl-tests (out-of-place and in-place columns)")
-      .one_of({"lockstep", "nccl-tests"});
+      ->check(one_of({"lockstep", "nccl-tests"}));
   command.add_option("--json", flags.json_path, "write the rows here (-: standard output)");
   command.add_option("-J,--output_file", flags.output_file,
                      "write the rows as nccl-tests' JSON; an existing file is kept, and FILE.0, "

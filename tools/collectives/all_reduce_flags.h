@@ -10,9 +10,11 @@
 #include "engine/core/device.h"
 #include "tools/ranks/rank_flags.h"
 
-namespace lockstep::tools {
+namespace CLI {
+class App;
+}
 
-class Command;  // tools/cli/command.h
+namespace lockstep::tools {
 
 struct AllReduceFlags : RankFlags {
   std::string device = "auto";
@@ -50,7 +52,7 @@ std::vector<AllReduceFlags> each_type_and_op(const AllReduceFlags& flags);
 std::string describe_step(const AllReduceFlags& flags);
 
 // --devices stays unset unless the user gives it: inside a job, the launcher has decided.
-void add_all_reduce_flags(Command& command, AllReduceFlags& flags);
+void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags);
 
 // The sizes in bytes from -b to -e. Throws Error{Usage} for sizes that make no sense, are below one
 // element, or exceed this machine's memory.

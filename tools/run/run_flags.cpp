@@ -15,7 +15,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
-#include "tools/cli/command.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
 
@@ -55,25 +55,27 @@ RunFlags default_run_flags(const launch::Environment& environment) {
   return flags;
 }
 
-void add_run_flags(Command& command, RunFlags& flags) {
+void add_run_flags(CLI::App& command, RunFlags& flags) {
   command.add_option("--nnodes", flags.nnodes, "machines; each starts its own `lockstep run`");
   command.add_option("--nproc-per-node,--nproc_per_node", flags.nproc_per_node,
                      "ranks on this machine: a number, gpu, cpu or auto");
   command.add_option("--node-rank,--node_rank", flags.node_rank, "which of the machines this is");
-  const Flag address = command.add_option("--master-addr,--master_addr", flags.master_address,
-                                          "the machine with --node-rank 0 (default 127.0.0.1)");
-  const Flag port = command.add_option("--master-port,--master_port", flags.master_port,
-                                       "port where the ranks meet (default 29500)");
-  const Flag standalone =
+  CLI::Option* const address =
+      command.add_option("--master-addr,--master_addr", flags.master_address,
+                         "the machine with --node-rank 0 (default 127.0.0.1)");
+  CLI::Option* const port = command.add_option("--master-port,--master_port", flags.master_port,
+                                               "port where the ranks meet (default 29500)");
+  CLI::Option* const standalone =
       command.add_flag("--standalone", flags.standalone, "one machine, and a free port");
-  const Flag endpoint = command.add_option("--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
-                                           "HOST:PORT instead of --master-addr and --master-port");
-  endpoint.excludes(address).excludes(port);
-  standalone.excludes(address).excludes(port).excludes(endpoint);
+  CLI::Option* const endpoint =
+      command.add_option("--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
+                         "HOST:PORT instead of --master-addr and --master-port");
+  endpoint->excludes(address)->excludes(port);
+  standalone->excludes(address)->excludes(port)->excludes(endpoint);
   command
       .add_option("--rdzv-backend,--rdzv_backend", flags.rdzv_backend,
                   "static or c10d; both mean the store of rank 0")
-      .one_of({"static", "c10d"});
+      ->check(one_of({"static", "c10d"}));
   command.add_option("--rdzv-id,--rdzv_id", flags.rdzv_id, "name of the job, for its logs");
   command.add_option("--max-restarts,--max_restarts", flags.max_restarts,
                      "how often all ranks are started again after a failure");
@@ -95,7 +97,7 @@ void add_run_flags(Command& command, RunFlags& flags) {
   command
       .add_option("--bind-to,--bind_to", flags.bind_to,
                   "core: ranks have cores of their own, if there are enough; none: all share them")
-      .one_of({"core", "none"});
+      ->check(one_of({"core", "none"}));
   command.add_flag(
       "--no-python,--no_python", flags.no_python,
       "accepted for compatibility with torchrun: the program is always started as it is");

@@ -40,7 +40,7 @@ RunFlags default_run_flags(const launch::Environment& environment);
 
 // Adds their names and help; the values in `flags` are the defaults. flags must live as long as
 // run.
-void add_run_flags(Command& command, RunFlags& flags);
+void add_run_flags(CLI::App& command, RunFlags& flags);
 
 bool has_logs(const launch::LaunchOptions& options);
 
