@@ -67,7 +67,7 @@ mutant(rank_keeps_its_own_weights
   REPLACE [=[  for (const Tensor& tensor : state) communicator.broadcast(tensor, source);]=]
   WITH [=[  for (const Tensor& tensor : state) tensor.fill(communicator.rank() == 1 ? 0.01 : 0.02);]=]
   RUN "--modes ddp --devices 3 --model mlp:64-32-10 --steps 3"
-  EXPECT "ddp on 3 devices" "replicas: step 0" "rank 1" "parameter 0\\.weight" "before the step" "by 0\\.01")
+  EXPECT "ddp on 3 devices" "replicas: step 0" "rank 1" "parameter 0\\.weight" "before the step")
 
 mutant(bucket_not_waited_for
   SOURCE engine/parallel/ddp/grad_buckets.cpp

@@ -138,8 +138,8 @@ TEST(RankChecks, NameTheBufferThatARankDidNotGet) {
     checks.after_step(0, {{}});
     ASSERT_TRUE(checks.findings().failure.has_value());
     EXPECT_THAT(checks.findings().failure->text(),
-                HasSubstr("replicas: step 0, rank 2, parameter running_mean: before the step it "
-                          "differs from rank 0's by 0.25"));
+                HasSubstr("replicas: step 0, rank 2, parameter running_mean: before the step "
+                          "differs from rank 0's"));
   });
 }
 

@@ -169,10 +169,7 @@ class TrainingLoop {
     const std::size_t num_epochs = step_ < task_.num_steps ? task_.num_epochs() : 0;
     for (std::size_t epoch = first_epoch; epoch < num_epochs; ++epoch) run_epoch(epoch);
     result_.losses = losses_over_ranks();
-    if (checks_) {
-      checks_->after_run(result_.losses);
-      result_.findings = checks_->findings();
-    }
+    if (checks_) result_.findings = checks_->findings();
     if (log_) log_->commit();
     if (is_first_ || models_.is_in_parts()) result_.weights = weights();
     if (is_first_) {

@@ -285,9 +285,8 @@ std::vector<optim::ParameterGroup> groups_of(const OptimizerSettings& settings,
 
 }  // namespace
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model) {
-  const OptimizerSettings& settings = task.optimizer;
-  const std::vector<optim::ParameterGroup> groups = groups_of(settings, model);
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerSettings& settings,
+                                                 const std::vector<optim::ParameterGroup>& groups) {
   if (settings.kind == OptimizerKind::adamw) {
     optim::AdamWOptions options;
     options.learning_rate = settings.learning_rate;
@@ -298,7 +297,15 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const
   options.momentum = settings.momentum;
   options.weight_decay = settings.weight_decay;
   options.kind = settings.momentum_kind;
-  return std::make_unique<optim::Sgd>(groups[0].parameters, options);
+  std::vector<Variable> parameters;
+  for (const optim::ParameterGroup& group : groups) {
+    parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
+  }
+  return std::make_unique<optim::Sgd>(parameters, options);
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model) {
+  return make_optimizer(task.optimizer, groups_of(task.optimizer, model));
 }
 
 std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const LocalModels& models,

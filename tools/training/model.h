@@ -68,6 +68,9 @@ LocalModels make_rank_model(const TrainingTask& task, Device device,
 std::vector<std::size_t> bucket_order(const LocalModels& models);
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model);
+// SGD has one weight decay, that of the settings, for all groups.
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerSettings& settings,
+                                                 const std::vector<optim::ParameterGroup>& groups);
 
 // The rows of this rank, epoch by epoch, on its first device.
 std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const LocalModels& models,

@@ -22,30 +22,6 @@ void throw_failure(const RunFindings& findings, double loss) {
        findings.failure->text());
 }
 
-namespace {
-
-// For each rank, the largest difference between its tensor and rank 0's; mine: by local rank.
-std::vector<double> differences_from_rank_0(const std::vector<std::vector<double>>& mine,
-                                            comm::Communicator* communicator) {
-  std::vector<double> first = mine[0];
-  if (communicator) {
-    const Tensor shared = Tensor::from(first, {first.size()}, Device{});
-    communicator->broadcast(shared, 0).wait();
-    first = shared.to_vector<double>();
-  }
-  std::vector<std::int64_t> words;
-  for (const std::vector<double>& values : mine) {
-    words.push_back(
-        std::bit_cast<std::int64_t>(largest_difference({{"", values}}, {{"", first}}).value));
-  }
-  if (communicator) words = comm::gather_numbers(words, *communicator);
-  std::vector<double> differences;
-  for (const std::int64_t word : words) differences.push_back(std::bit_cast<double>(word));
-  return differences;
-}
-
-}  // namespace
-
 std::vector<RankChecks::Report> RankChecks::Report::exchange(std::vector<Report> mine,
                                                              comm::Communicator* communicator) {
   if (!communicator) return mine;
@@ -73,10 +49,10 @@ void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
     found.push_back(nlohmann::json::parse(report.finding.data()).get<Finding>());
   }
   if (is_exact_) judge_parts(reports, found);
-  judge_replicas(step, reports, &Report::before, &Local::before, "before the step it", found);
+  judge_replicas(step, reports, &Report::before, locals_[0].before, "before the step", found);
   if (is_exact_) judge_gradient(step, reports[0], found);
-  judge_replicas(step, reports, &Report::gradients, &Local::gradients, "its gradient", found);
-  judge_replicas(step, reports, &Report::after, &Local::after, "after the step it", found);
+  judge_replicas(step, reports, &Report::gradients, locals_[0].gradients, "its gradient", found);
+  judge_replicas(step, reports, &Report::after, locals_[0].after, "after the step", found);
   judge_losses(reports, found);
   num_judged_ = step + 1;
   for (const Finding& finding : found) {
@@ -127,19 +103,15 @@ void RankChecks::judge_gradient(std::size_t step, const Report& report,
 
 void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& reports,
                                 std::vector<std::uint64_t> Report::*digests,
-                                KeptTensors Local::*kept, const char* what,
+                                const KeptTensors& mine, const char* what,
                                 std::vector<Finding>& found) {
   for (std::size_t rank = 1; rank < reports.size(); ++rank) {
     const auto [other, first] = std::ranges::mismatch(reports[rank].*digests, reports[0].*digests);
     if (other == (reports[rank].*digests).end()) continue;
     const auto tensor = static_cast<std::size_t>(other - (reports[rank].*digests).begin());
-    // Every rank has all reports, so all ranks get here and the collective is complete.
-    std::vector<std::vector<double>> mine;
-    for (const Local& local : locals_) mine.push_back((local.*kept)[tensor].second);
     found.push_back(
-        {"replicas", step, static_cast<int>(rank), (locals_[0].*kept)[tensor].first,
-         fmt::format("{} differs from rank 0's by {:.3g}; all ranks must hold the same bits", what,
-                     differences_from_rank_0(mine, models_.communicator)[rank])});
+        {"replicas", step, static_cast<int>(rank), mine[tensor].first,
+         fmt::format("{} differs from rank 0's; all ranks must hold the same bits", what)});
     return;
   }
 }
@@ -154,7 +126,6 @@ void RankChecks::judge_losses(const std::vector<Report>& reports, std::vector<Fi
     }
     epoch_loss_.loss += all.loss;
     epoch_loss_.loss_rows += all.loss_rows;
-    curve_.add({step, static_cast<std::size_t>(all.loss_rows), all.loss});
     const double mean = all.loss / all.loss_rows;
     if (const std::optional<std::string> warning = watch_.see(step, mean)) explode(step, *warning);
     if (!is_exact_ || i + 1 < reports[0].seen.size()) continue;
@@ -175,24 +146,13 @@ void RankChecks::explode(std::size_t step, const std::string& why) {
 
 void RankChecks::after_epoch(std::size_t last_step, double mean_loss) {
   const Seen all = std::exchange(epoch_loss_, {});
-  compare_loss(last_step, mean_loss, all.loss / all.loss_rows);
-}
-
-void RankChecks::after_run(const ThinnedLosses& losses) {
-  const ThinnedLosses expected = curve_.means(curve_.sums_and_rows());
-  for (std::size_t i = 0; i < expected.mean.size(); ++i) {
-    const double found = i < losses.mean.size() ? losses.mean[i] : std::nan("");
-    compare_loss(i * expected.steps_per_point, found, expected.mean[i]);
-  }
-}
-
-void RankChecks::compare_loss(std::size_t step, double found, double expected) {
+  const double expected = all.loss / all.loss_rows;
   if (findings_.failure || explosion_) return;
-  if (std::abs(found - expected) <= 1e-9 * std::max(1.0, std::abs(expected))) return;
-  findings_.failure = {"loss", step, models_.first().rank, "all",
+  if (std::abs(mean_loss - expected) <= 1e-9 * std::max(1.0, std::abs(expected))) return;
+  findings_.failure = {"loss", last_step, models_.first().rank, "all",
                        fmt::format("the run reports a mean loss of {:.9g}, but over all ranks' "
                                    "rows it is {:.9g}",
-                                   found, expected)};
+                                   mean_loss, expected)};
 }
 
 }  // namespace lockstep::tools

@@ -86,6 +86,43 @@ bool is_same_row(const T* found, std::span<const std::uint8_t> bytes, T scale) {
   return is_same;
 }
 
+// The first row of a batch that differs from the global batch, and how: "another label".
+struct WrongRow {
+  std::size_t place = 0;
+  const char* what = nullptr;
+};
+
+std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epoch,
+                                       const data::Batch& batch,
+                                       const std::vector<std::size_t>& global_rows) {
+  const data::LabelledRows& data = task.data->train;
+  const std::vector<std::int64_t> labels = batch.labels.to_vector<std::int64_t>();
+  const Tensor x = readable(batch.x);
+  const std::size_t length = data.num_features;
+  for (std::size_t i = 0; i < batch.labels.size(0); ++i) {
+    const std::size_t place = batch.global_offset + i;
+    const std::size_t row = place < global_rows.size() ? global_rows[place] : global_rows.back();
+    if (data.is_text()) {
+      const auto text = std::span(data.tokens).subspan(row);
+      const auto has = [&](std::span<const std::int64_t> found, std::size_t offset) {
+        return std::ranges::equal(found.subspan(i * length, length), text.subspan(offset, length));
+      };
+      if (!has(labels, 1)) return WrongRow{i, "other labels"};
+      if (!has(x.host<const std::int64_t>(), 0)) return WrongRow{i, "other tokens"};
+      continue;
+    }
+    if (labels[i] != data.labels[row]) return WrongRow{i, "another label"};
+    const std::vector<std::uint8_t> bytes = reference_row(task, epoch, row);
+    const bool is_same =
+        x.dtype() == DType::float64
+            ? is_same_row(x.host<const double>().data() + i * data.num_features, bytes, data.scale)
+            : is_same_row(x.host<const float>().data() + i * data.num_features, bytes,
+                          static_cast<float>(data.scale));
+    if (!is_same) return WrongRow{i, "other features"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 // While one lives, nothing counts as part of the run: neither its bytes nor its memory. The
@@ -146,7 +183,6 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       is_exact_(task.sampler == Sampler::exact),
       is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
       locals_(models.ranks.size()),
-      curve_(task.num_steps),
       watch_(task.data->train.num_classes) {
   const auto add = [&](Parameters& list, const std::string& name, const Shape& shape) {
     list.names.push_back(name);
@@ -281,7 +317,8 @@ void RankChecks::look_at_rows(std::size_t local, std::size_t step, const data::B
 
 void RankChecks::look_at_schedule(std::size_t local, std::size_t step) {
   const optim::Optimizer& optimizer = *optimizers_[local];
-  const double expected = reference_learning_rate(task_.optimizer, step);
+  const double expected =
+      task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step);
   if (!(std::abs(optimizer.learning_rate() - expected) <= 1e-12 * expected)) {
     find(local, "schedule", step, "all",
          fmt::format("the learning rate is {:.6g}, the schedule says {:.6g}",
@@ -295,68 +332,48 @@ void RankChecks::look_at_schedule(std::size_t local, std::size_t step) {
   }
 }
 
-KeptTensors RankChecks::gather(
-    std::size_t local, const std::function<Tensor(std::size_t piece)>& of_piece,
-    const std::function<std::string(const std::string& name)>& kept_as) const {
-  const Window no_part_of_a_step(*this);
+KeptTensors RankChecks::read(std::size_t local, Elements elements, const TensorOf& tensor_of,
+                             const std::string& suffix) const {
   KeptTensors kept;
-  visit_whole(models_, local, *optimizers_[local], of_piece,
-              [&](const std::string& name, const Tensor& tensor) {
-                kept.emplace_back(kept_as(name), tensor.to_vector<double>());
-              });
+  if (elements == Elements::all && models_.sharded) {
+    const Window no_part_of_a_step(*this);
+    visit_whole(models_, local, *optimizers_[local], tensor_of,
+                [&](const std::string& name, const Tensor& tensor) {
+                  kept.emplace_back(name + suffix, tensor.to_vector<double>());
+                });
+    return kept;
+  }
+  const std::size_t count =
+      elements == Elements::all ? std::numeric_limits<std::size_t>::max() : kFew;
+  for (std::size_t p = 0; p < stepped_.names.size(); ++p) {
+    const Tensor tensor = tensor_of(p);  // undefined without a gradient so far
+    kept.emplace_back(stepped_.names[p] + suffix,
+                      tensor.defined() ? elements_of(tensor, count) : std::vector<double>{});
+  }
   return kept;
 }
 
-std::size_t RankChecks::count_of(Elements elements) {
-  return elements == Elements::all ? std::numeric_limits<std::size_t>::max() : kFew;
-}
-
-// By name: each parameter, and what its optimizer keeps for it.
 KeptTensors RankChecks::state_of(std::size_t local, Elements elements) const {
   const optim::Optimizer& optimizer = *optimizers_[local];
-  KeptTensors kept;
-  if (elements == Elements::few || !models_.sharded) {
-    for (std::size_t p = 0; p < stepped_.names.size(); ++p) {
-      const std::string& name = stepped_.names[p];
-      kept.emplace_back(name, elements_of(optimizer.parameters()[p].value(), count_of(elements)));
-      const std::vector<Tensor> tensors = optimizer.state(p).tensors;
-      for (std::size_t i = 0; i < tensors.size(); ++i) {
-        kept.emplace_back(state_name(task_.optimizer, name, i),
-                          elements_of(tensors[i], count_of(elements)));
-      }
-    }
-    return kept;
-  }
-  kept = gather(
-      local, [&](std::size_t p) { return optimizer.parameters()[p].value(); },
-      [](const std::string& name) { return name; });
+  KeptTensors kept = read(
+      local, elements, [&](std::size_t p) { return optimizer.parameters()[p].value(); }, "");
   // No step was made yet on any rank, or on all.
   const std::size_t num_states = has_stepped_ ? num_state_tensors(task_.optimizer) : 0;
   for (std::size_t i = 0; i < num_states; ++i) {
-    for (auto& state : gather(
-             local, [&](std::size_t p) { return optimizer.state(p).tensors.at(i); },
-             [&](const std::string& name) { return state_name(task_.optimizer, name, i); })) {
-      kept.push_back(std::move(state));
-    }
+    const auto state = [&](std::size_t p) {
+      const std::vector<Tensor> tensors = optimizer.state(p).tensors;
+      return i < tensors.size() ? tensors[i] : Tensor();
+    };
+    const KeptTensors states = read(local, elements, state, state_suffix(task_.optimizer, i));
+    kept.insert(kept.end(), states.begin(), states.end());
   }
   return kept;
 }
 
-// No elements where there is no gradient.
 KeptTensors RankChecks::gradients_of(std::size_t local, Elements elements) const {
   const std::vector<Variable>& parameters = optimizers_[local]->parameters();
-  if (elements == Elements::all && models_.sharded) {
-    return gather(
-        local, [&](std::size_t p) { return parameters[p].grad(); },
-        [](const std::string& name) { return name; });
-  }
-  KeptTensors kept;
-  for (std::size_t p = 0; p < stepped_.names.size(); ++p) {
-    const Tensor& grad = parameters[p].grad();
-    kept.emplace_back(stepped_.names[p], grad.defined() ? elements_of(grad, count_of(elements))
-                                                        : std::vector<double>{});
-  }
-  return kept;
+  return read(
+      local, elements, [&](std::size_t p) { return parameters[p].grad(); }, "");
 }
 
 void RankChecks::look_at_update(std::size_t local, std::size_t step) {
@@ -445,37 +462,6 @@ std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
   const std::size_t end = std::min(begin + task_.batch, order_.size());
   return {order_.begin() + static_cast<std::ptrdiff_t>(begin),
           order_.begin() + static_cast<std::ptrdiff_t>(end)};
-}
-
-std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epoch,
-                                       const data::Batch& batch,
-                                       const std::vector<std::size_t>& global_rows) {
-  const data::LabelledRows& data = task.data->train;
-  const std::vector<std::int64_t> labels = batch.labels.to_vector<std::int64_t>();
-  const Tensor x = readable(batch.x);
-  const std::size_t length = data.num_features;
-  for (std::size_t i = 0; i < batch.labels.size(0); ++i) {
-    const std::size_t place = batch.global_offset + i;
-    const std::size_t row = place < global_rows.size() ? global_rows[place] : global_rows.back();
-    if (data.is_text()) {
-      const auto text = std::span(data.tokens).subspan(row);
-      const auto has = [&](std::span<const std::int64_t> found, std::size_t offset) {
-        return std::ranges::equal(found.subspan(i * length, length), text.subspan(offset, length));
-      };
-      if (!has(labels, 1)) return WrongRow{i, "other labels"};
-      if (!has(x.host<const std::int64_t>(), 0)) return WrongRow{i, "other tokens"};
-      continue;
-    }
-    if (labels[i] != data.labels[row]) return WrongRow{i, "another label"};
-    const std::vector<std::uint8_t> bytes = reference_row(task, epoch, row);
-    const bool is_same =
-        x.dtype() == DType::float64
-            ? is_same_row(x.host<const double>().data() + i * data.num_features, bytes, data.scale)
-            : is_same_row(x.host<const float>().data() + i * data.num_features, bytes,
-                          static_cast<float>(data.scale));
-    if (!is_same) return WrongRow{i, "other features"};
-  }
-  return std::nullopt;
 }
 
 }  // namespace lockstep::tools

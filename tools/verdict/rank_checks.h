@@ -72,8 +72,6 @@ class RankChecks {
   void after_step(std::size_t step, const std::vector<data::Batch>& batches);
   // Checks the run's mean loss of an epoch whose last step this was.
   void after_epoch(std::size_t last_step, double mean_loss);
-  // Checks the run's losses of all steps.
-  void after_run(const ThinnedLosses& losses);
 
   const RunFindings& findings() const { return findings_; }
 
@@ -122,15 +120,17 @@ class RankChecks {
   };
 
   Seen& seen(std::size_t local, std::size_t step);
-  static std::size_t count_of(Elements elements);
+  using TensorOf = std::function<Tensor(std::size_t parameter)>;  // by place in the optimizer
+  // Reads a tensor of each parameter; all elements under --shard come from all ranks' pieces.
+  // suffix: of the names that they are kept by.
+  KeptTensors read(std::size_t local, Elements elements, const TensorOf& tensor_of,
+                   const std::string& suffix) const;
+  // By name: each parameter, and what its optimizer keeps for it.
   KeptTensors state_of(std::size_t local, Elements elements) const;
   // For a pipeline, on rank 0, all stages' weights; all ranks call these.
   KeptTensors weights() const;
   KeptTensors whole(std::size_t step, const KeptTensors& mine);
   KeptTensors gradients_of(std::size_t local, Elements elements) const;
-  // All elements; under --shard they come from all ranks' pieces.
-  KeptTensors gather(std::size_t local, const std::function<Tensor(std::size_t piece)>& of_piece,
-                     const std::function<std::string(const std::string& name)>& kept_as) const;
   void keep_weights(std::size_t num_steps);
   std::vector<std::size_t> global_rows(std::size_t step);
 
@@ -144,7 +144,6 @@ class RankChecks {
   void find(std::size_t local, const char* check, std::size_t step, const std::string& parameter,
             std::string what);
 
-  void compare_loss(std::size_t step, double found, double expected);
   Report report_of(std::size_t local, std::size_t step);
   // Judges all ranks' reports on the steps up to this one; the earliest finding is the run's
   // failure.
@@ -153,7 +152,7 @@ class RankChecks {
   void judge_gradient(std::size_t step, const Report& report, std::vector<Finding>& found);
   void judge_losses(const std::vector<Report>& reports, std::vector<Finding>& found);
   void judge_replicas(std::size_t step, const std::vector<Report>& reports,
-                      std::vector<std::uint64_t> Report::*digests, KeptTensors Local::*kept,
+                      std::vector<std::uint64_t> Report::*digests, const KeptTensors& mine,
                       const char* what, std::vector<Finding>& found);
 
   const TrainingTask& task_;
@@ -179,19 +178,9 @@ class RankChecks {
   std::vector<std::size_t> order_;  // of the rows in that epoch
   std::size_t num_judged_ = 0;      // steps whose reports were judged
   Seen epoch_loss_;                 // of all ranks, in these steps
-  LossCurve curve_;
   LossWatch watch_;
   std::optional<std::size_t> explosion_;  // the step
   RunFindings findings_;
 };
-
-// The first row of a batch that differs from the global batch, and how: "another label".
-struct WrongRow {
-  std::size_t place = 0;
-  const char* what = nullptr;
-};
-std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epoch,
-                                       const data::Batch& batch,
-                                       const std::vector<std::size_t>& global_rows);
 
 }  // namespace lockstep::tools

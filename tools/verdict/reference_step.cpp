@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <span>
 
 #include "engine/autograd/ops/ops.h"
@@ -98,23 +97,6 @@ void clip(ReferenceGradient& gradient, double max_norm) {
   multiply(gradient, std::min(1.0, max_norm / (std::sqrt(squares) + 1e-6)));
 }
 
-std::unique_ptr<optim::Optimizer> fresh_optimizer(const OptimizerSettings& settings,
-                                                  const std::vector<Variable>& parameters,
-                                                  const std::vector<double>& weight_decays) {
-  if (settings.kind == OptimizerKind::adamw) {
-    std::vector<optim::ParameterGroup> groups;
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      groups.push_back({{parameters[p]}, weight_decays[p]});
-    }
-    return std::make_unique<optim::AdamW>(groups);
-  }
-  optim::SgdOptions options;
-  options.momentum = settings.momentum;
-  options.weight_decay = settings.weight_decay;
-  options.kind = settings.momentum_kind;
-  return std::make_unique<optim::Sgd>(parameters, options);
-}
-
 }  // namespace
 
 std::vector<std::uint8_t> reference_row(const TrainingTask& task, std::size_t epoch,
@@ -185,29 +167,9 @@ double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision p
   return 0;
 }
 
-double reference_learning_rate(const OptimizerSettings& settings, std::size_t step) {
-  const double base = settings.learning_rate;
-  const optim::Schedule& schedule = settings.schedule;
-  const auto warmup = static_cast<double>(schedule.warmup_steps);
-  if (step < schedule.warmup_steps) return base * static_cast<double>(step + 1) / warmup;
-  const double since = static_cast<double>(step) - warmup;
-  if (schedule.kind == optim::Schedule::Kind::step) {
-    return base *
-           std::pow(schedule.gamma, std::floor(since / static_cast<double>(schedule.step_size)));
-  }
-  if (schedule.kind == optim::Schedule::Kind::cosine) {
-    const double length = static_cast<double>(schedule.num_steps) - warmup;
-    const double way = since < length ? since / length : 1;
-    const double last = schedule.last * base;
-    return last + (base - last) * (1 + std::cos(std::numbers::pi * way)) / 2;
-  }
-  return base;
-}
-
-std::string state_name(const OptimizerSettings& settings, const std::string& parameter,
-                       std::size_t index) {
-  const bool is_sgd = settings.kind == OptimizerKind::sgd;
-  return parameter + (is_sgd ? " momentum" : index == 0 ? " moment 1" : " moment 2");
+std::string state_suffix(const OptimizerSettings& settings, std::size_t index) {
+  if (settings.kind == OptimizerKind::sgd) return " momentum";
+  return index == 0 ? " moment 1" : " moment 2";
 }
 
 double reference_weight_decay(const OptimizerSettings& settings, const Shape& parameter) {
@@ -229,7 +191,11 @@ KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, d
   for (const auto& [name, gradient] : gradients) {
     parameters.emplace_back(tensor(values_of(before, name)), RequiresGrad::yes);
   }
-  const auto optimizer = fresh_optimizer(settings, parameters, weight_decays);
+  std::vector<optim::ParameterGroup> groups;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    groups.push_back({{parameters[p]}, weight_decays[p]});
+  }
+  const auto optimizer = make_optimizer(settings, groups);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     if (!gradients[p].second.empty()) parameters[p].set_grad(tensor(gradients[p].second));
   }
@@ -248,7 +214,7 @@ KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, d
     after.emplace_back(name, parameters[p].value().to_vector<double>());
     const std::vector<Tensor> tensors = optimizer->state(p).tensors;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      after.emplace_back(state_name(settings, name, i), tensors[i].to_vector<double>());
+      after.emplace_back(name + state_suffix(settings, i), tensors[i].to_vector<double>());
     }
   }
   return after;

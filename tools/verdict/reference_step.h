@@ -66,12 +66,8 @@ std::vector<double> gradient_errors(const std::vector<std::vector<double>>& foun
 // wrong plan errs by much more: by the share of a rank, bucket or chunk.
 double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision precision);
 
-// The learning rate of a step, from the schedule's definition (optim/schedule.h).
-double reference_learning_rate(const OptimizerSettings& settings, std::size_t step);
-
-// The name of an optimizer's state for a parameter: "0.weight momentum", "0.weight moment 1".
-std::string state_name(const OptimizerSettings& settings, const std::string& parameter,
-                       std::size_t index);
+// Follows a parameter's name in that of its optimizer's state: " momentum", " moment 1".
+std::string state_suffix(const OptimizerSettings& settings, std::size_t index);
 
 double reference_weight_decay(const OptimizerSettings& settings, const Shape& parameter);
 
