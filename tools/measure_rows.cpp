@@ -27,24 +27,24 @@
 namespace lockstep::tools {
 namespace {
 
-// Runs a row whose ranks are processes: `train --row FOLDER` finds its flags in the folder, and
-// leaves its row and its weights there. flags: those of `compare`; --trace and --dtype are the
-// row's.
+// Runs a row whose ranks are processes, by `train --row FILE`, which leaves its row there. flags:
+// those of `compare`; --trace and --dtype are the row's.
 // If the ranks fail, throws an Error that ends with their last words: Error{Usage} if they exited
 // with 2, else Error{Comm}.
 RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, std::size_t batch) {
-  const TemporaryFolder temporary("compare");
-  const RowFolder folder{temporary.path()};
+  const TemporaryFolder folder("compare");
+  const std::string row_path = folder.path() + "/row.cbor";
   const std::size_t num_ranks = placement.devices.size();
   flags.shard = shard_word(placement.mode);
   flags.parallel = flags.shard.empty() ? to_string(placement.mode) : "ddp";
   flags.devices = static_cast<int>(num_ranks);
   flags.batch = static_cast<int>(batch);
   flags.per_device_batch.clear();
-  flags.save_path = folder.weights();
+  flags.save_path = folder.path() + "/weights.safetensors";
   flags.json_path.clear();
-  write_flags(folder.flags(), flags);
-  const std::vector<std::string> command{this_program(), "train", "--row", folder.path};
+  std::vector<std::string> command{this_program(), "train", "--row", row_path};
+  const std::vector<std::string> words = words_of(flags);
+  command.insert(command.end(), words.begin(), words.end());
   launch::StartedProcess training =
       launch::start_process(command[0], command, launch::current_environment());
   LastLine last_words;  // stdout only repeats the row, so it is dropped
@@ -62,9 +62,9 @@ RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, st
          "{} on {} processes ended with exit code {}: {}", to_string(placement.mode), num_ranks,
          code, why);
   }
-  RunRow row = read_row(folder.row());
+  RunRow row = read_row(row_path);
   row.placement.mode = placement.mode;
-  row.result.weights = nn::load_weights(folder.weights());
+  row.result.weights = nn::load_weights(flags.save_path);
   return row;
 }
 

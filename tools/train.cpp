@@ -76,7 +76,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
     print_task(flags, task, expected);
     std::fflush(progress_stream(flags));
   }
-  const bool is_row = !flags.row_folder.empty();
+  const bool is_row = !flags.row_path.empty();
   if (is_row) warm_up(task, rank);
   if (needs_recording(flags)) trace::start(record_options(task, 1));
   ContentionProbe probe(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
@@ -94,7 +94,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   row.contended = contention(job, probe.verdict(row.threads_per_device * num_sharing,
                                                 num_sharing == 1 ? 0 : job.cpu_seconds_of_peers));
   row.result = std::move(job.result);
-  if (is_row) write_row(RowFolder{flags.row_folder}.row(), row);
+  if (is_row) write_row(flags.row_path, row);
   report_training(flags, command, task, row, job.recording, rank.device);
 }
 
@@ -199,26 +199,16 @@ int run_train(TrainingFlags flags, const CommandLine& command) {
   return 0;
 }
 
-TrainingFlags read_row_flags(const std::string& folder) {
-  TrainingFlags flags = read_flags(RowFolder{folder}.flags());
-  flags.row_folder = folder;
-  return flags;
-}
-
 }  // namespace
 
 void add_train_command(CLI::App& program, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<TrainingFlags>();
   CLI::App& train = *program.add_subcommand("train", "Train a model on one device or several");
   add_training_flags(train, *flags);
-  // `compare` has judged the flags of its rows: not every flag must have an effect in every row.
-  train.add_option("--row", flags->row_folder, "")->group("");
+  train.add_option("--row", flags->row_path, "")->group("");
   train.callback([flags, &train, command, &exit_code] {
-    if (flags->row_folder.empty()) {
-      flags->said = said_flags(train);
-    } else {
-      *flags = read_row_flags(flags->row_folder);
-    }
+    // `compare` has judged the flags of its rows: not every flag must have an effect in every row.
+    if (flags->row_path.empty()) flags->said = said_flags(train);
     exit_code = run_train(*flags, command);
   });
 }

@@ -1,5 +1,7 @@
 #include "tools/cli/training_flags.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -332,6 +334,26 @@ void add_training_flag(CLI::App& command, TrainingFlags& flags, std::string_view
 
 void add_rank_flags(CLI::App& command, RankFlags& flags) {
   for (const TrainingFlag& flag : training_flags()) add(command, flag, flags);
+}
+
+std::vector<std::string> words_of(const TrainingFlags& flags) {
+  const TrainingFlags defaults;
+  std::vector<std::string> words;
+  for (const TrainingFlag& flag : training_flags()) {
+    const auto add_word = [&](auto member) {
+      const auto& value = flags.*member;
+      if (value == defaults.*member) return;
+      if constexpr (std::is_same_v<decltype(value), const bool&>) {
+        words.push_back(flag.name);
+      } else if constexpr (requires { value.has_value(); }) {
+        words.push_back(fmt::format("{}={}", flag.name, *value));
+      } else {
+        words.push_back(fmt::format("{}={}", flag.name, value));
+      }
+    };
+    std::visit(add_word, flag.member);
+  }
+  return words;
 }
 
 void require_effects(const FlagSetting& setting) {

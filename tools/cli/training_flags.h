@@ -78,7 +78,7 @@ struct TrainingFlags : RankFlags {
   std::string act_as;  // a topology
   std::string slow_motion = "auto";
   bool watch = false;
-  std::string row_folder;         // of a row of `compare` (report/row_file.h); empty elsewhere
+  std::string row_path;           // of a row of `compare` (report/row_file.h); empty elsewhere
   std::vector<std::string> said;  // names of the flags that the user gave
 };
 
@@ -93,6 +93,9 @@ void add_compare_flags(CLI::App& command, TrainingFlags& flags);
 // ranks.
 void add_training_flag(CLI::App& command, TrainingFlags& flags, std::string_view name);
 void add_rank_flags(CLI::App& command, RankFlags& flags);
+
+// The words that give a command these flags; none for a flag that has its default.
+std::vector<std::string> words_of(const TrainingFlags& flags);
 
 // Reads --schedule gpipe, 1f1b and interleaved as --pipeline-schedule, which has room for a
 // learning rate's beside it, and --stages as --devices where those are not said. Throws

@@ -54,15 +54,6 @@ FlagValue resolved_json(const TrainingFlag& flag, const TrainingFlags& flags,
   return flag.rules.resolve ? flag.rules.resolve(flags, task) : said_json(flag, flags);
 }
 
-template <typename T>
-void read_value(const FlagValue& value, T& found) {
-  found = value.get<T>();
-}
-
-void read_value(const FlagValue& value, std::string& text) {
-  text = value.is_null() ? "" : value.get<std::string>();
-}
-
 constexpr std::string_view kFirstWeights = ".first_weights.safetensors";
 
 }  // namespace
@@ -100,30 +91,6 @@ std::vector<launch::Setting> common_settings(const TrainingFlags& flags, const T
                       fmt::format("{} to train and {} to test, of {} values", train.num_rows(),
                                   task.data->test.num_rows(), train.num_features)});
   return settings;
-}
-
-void write_flags(const std::string& path, const TrainingFlags& flags) {
-  nlohmann::ordered_json all;
-  for (const TrainingFlag& flag : training_flags()) {
-    all[flag.key()] = said_json(flag, flags);
-    try {
-      all[flag.key()].dump();
-    } catch (const FlagValue::exception&) {
-      fail(ErrorCode::Usage, flag.name,
-           "is not UTF-8, which ranks that are processes need; use another name, or --ranks "
-           "threads");
-    }
-  }
-  write_file_atomically(path, all.dump());
-}
-
-TrainingFlags read_flags(const std::string& path) {
-  TrainingFlags flags;
-  const FlagValue all = FlagValue::parse(read_text_file(path, "train"));
-  for (const TrainingFlag& flag : training_flags()) {
-    std::visit([&](auto member) { read_value(all.at(flag.key()), flags.*member); }, flag.member);
-  }
-  return flags;
 }
 
 void write_row(const std::string& path, const RunRow& row) {

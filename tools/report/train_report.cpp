@@ -76,7 +76,7 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
 }
 
 bool needs_recording(const TrainingFlags& flags) {
-  return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_folder.empty() ||
+  return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_path.empty() ||
          flags.parallel == "pipeline";  // for its bubble
 }
 
