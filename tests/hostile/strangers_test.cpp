@@ -10,8 +10,8 @@
 
 #include "engine/comm/store/tcp_store.h"
 #include "tests/hostile/rounds.h"
-#include "tests/tools/marked_program.h"
 #include "tests/tools/rank_variables.h"
+#include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "engine/runtime/physical_gpus.h"
 #include "tests/support/temp_folder.h"
-#include "tests/tools/marked_program.h"
+#include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {

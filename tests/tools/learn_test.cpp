@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/tools/marked_program.h"
+#include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "tests/tools/marked_program.h"
 #include "tests/tools/rank_variables.h"
+#include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {

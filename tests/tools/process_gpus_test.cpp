@@ -8,7 +8,7 @@
 
 #include "engine/comm/nccl/nccl_group.h"
 #include "engine/runtime/physical_gpus.h"
-#include "tests/tools/marked_program.h"
+#include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {

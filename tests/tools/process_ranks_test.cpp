@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "engine/runtime/cpu_cores.h"
-#include "tests/tools/marked_program.h"
 #include "tests/tools/rank_variables.h"
+#include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {

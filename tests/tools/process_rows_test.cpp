@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "tests/tools/marked_program.h"
+#include "tests/tools/run_lockstep.h"
 #include "tools/report/row_file.h"
 
 namespace lockstep::testing {

@@ -3,42 +3,62 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <sstream>
-#include <stdexcept>
+#include <thread>
 
 namespace lockstep::testing {
-Outcome run_lockstep(const Arguments& arguments, const std::filesystem::path& folder) {
-  const TempFolder outputs;
-  const std::string out = (outputs / "out").string();
-  const std::string err = (outputs / "err").string();
-  std::vector<std::string> words = arguments;
-  std::vector<char*> argv{const_cast<char*>(LOCKSTEP_PROGRAM)};
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const pid_t process = ::fork();
-  if (process == 0) {
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-    ::dup2(::open(out.c_str(), kFlags, 0600), STDOUT_FILENO);
-    ::dup2(::open(err.c_str(), kFlags, 0600), STDERR_FILENO);
-    if (::chdir(folder.c_str()) == 0) ::execvp(argv[0], argv.data());
-    ::_exit(127);
-  }
-  int status = 0;
-  if (::waitpid(process, &status, 0) != process) throw std::runtime_error("waitpid failed");
-  Outcome outcome;
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.out = read_text(out);
-  outcome.err = read_text(err);
-  return outcome;
+namespace {
+
+std::string new_mark() {
+  static std::atomic<int> count{0};
+  return "LOCKSTEP_TEST_MARK=" + std::to_string(::getpid()) + "." + std::to_string(++count) + ".";
 }
 
-Outcome run_lockstep(const Arguments& arguments) {
-  const TempFolder folder;
-  return run_lockstep(arguments, folder.path());
+std::vector<std::string> environment_with(const Variables& variables, const std::string& mark) {
+  std::vector<std::string> result{mark};
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string text = *entry;
+    if (!variables.contains(text.substr(0, text.find('=')))) result.push_back(text);
+  }
+  for (const auto& [name, value] : variables) {
+    if (!value.empty()) result.push_back(name + "=" + value);
+  }
+  return result;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// Zombies have no environment any more, so they don't count.
+std::vector<pid_t> marked_processes(const std::string& mark) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (read_text(entry.path() / "environ").find(mark) != std::string::npos) {
+      found.push_back(std::stoi(name));
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Outcome run_lockstep(const Arguments& arguments, const std::filesystem::path& folder) {
+  Arguments words{LOCKSTEP_PROGRAM};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return MarkedProgram(words, {}, folder).wait();
 }
 
 Arguments words(const std::string& text) {
@@ -72,6 +92,71 @@ std::string weights_digest(const Outcome& outcome) {
 
 nlohmann::json read_json(const std::filesystem::path& path) {
   return nlohmann::json::parse(read_text(path));
+}
+
+MarkedProgram::MarkedProgram(const Arguments& arguments, const Variables& variables,
+                             const std::filesystem::path& folder)
+    : mark_(new_mark()) {
+  std::vector<std::string> words = arguments;
+  std::vector<std::string> environment = environment_with(variables, mark_);
+  const std::vector<char*> argv = pointers(words);
+  const std::vector<char*> envp = pointers(environment);
+  const std::string out = (folder_ / "out").string();
+  const std::string err = (folder_ / "err").string();
+  process_ = ::fork();
+  if (process_ == 0) {
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND;
+    ::dup2(::open(out.c_str(), kFlags, 0600), STDOUT_FILENO);
+    ::dup2(::open(err.c_str(), kFlags, 0600), STDERR_FILENO);
+    if (::chdir((folder.empty() ? folder_.path() : folder).c_str()) != 0) ::_exit(126);
+    ::execvpe(argv[0], argv.data(), envp.data());
+    ::_exit(127);
+  }
+}
+
+MarkedProgram::~MarkedProgram() {
+  for (const pid_t process : marked_processes(mark_)) ::kill(process, SIGKILL);
+  if (!has_ended_) ::waitpid(process_, nullptr, 0);
+}
+
+void MarkedProgram::send(int signal) const {
+  ::kill(process_, signal);
+}
+
+Outcome MarkedProgram::wait() {
+  int status = 0;
+  ::waitpid(process_, &status, 0);
+  has_ended_ = true;
+  Outcome outcome;
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.out = out();
+  outcome.err = read_text(folder_ / "err");
+  return outcome;
+}
+
+std::string MarkedProgram::out() const {
+  return read_text(folder_ / "out");
+}
+
+std::vector<pid_t> MarkedProgram::alive() const {
+  std::vector<pid_t> found = marked_processes(mark_);
+  std::ranges::sort(found);
+  return found;
+}
+
+bool wait_until(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+Arguments run_script(const std::string& flags, const std::string& script) {
+  Arguments arguments = words(std::string(LOCKSTEP_PROGRAM) + " run " + flags);
+  arguments.insert(arguments.end(), {"--", "sh", "-c", script});
+  return arguments;
 }
 
 }  // namespace lockstep::testing

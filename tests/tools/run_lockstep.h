@@ -1,9 +1,14 @@
-// Runs the program as a user does: with arguments, in a folder, and looks at what it printed.
+// Runs programs as a user does: with arguments, in a folder, and looks at what they printed; or
+// does something to them while they run.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
+#include <sys/types.h>
+
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,11 +24,8 @@ struct Outcome {
   std::string err;
 };
 
-// Runs `lockstep arguments...` with `folder` as its current folder, and waits for its end.
-Outcome run_lockstep(const Arguments& arguments, const std::filesystem::path& folder);
-
-// The same in a folder of its own.
-Outcome run_lockstep(const Arguments& arguments);
+// Runs `lockstep arguments...` in this folder, or one of its own, and waits for its end.
+Outcome run_lockstep(const Arguments& arguments, const std::filesystem::path& folder = {});
 
 // "train --steps 3" as arguments. Words hold no spaces.
 Arguments words(const std::string& text);
@@ -40,5 +42,43 @@ void expect_rejected(const Outcome& outcome, int exit_code,
 std::string weights_digest(const Outcome& outcome);
 
 nlohmann::json read_json(const std::filesystem::path& path);
+
+// Changes to this process's own environment; "" takes a variable away.
+using Variables = std::map<std::string, std::string>;
+
+// All processes that descend from it are known by a mark in their environment.
+class MarkedProgram {
+ public:
+  // Starts arguments[0] with the rest, in a folder of its own, or in this one.
+  explicit MarkedProgram(const Arguments& arguments, const Variables& variables = {},
+                         const std::filesystem::path& folder = {});
+  // Kills what is left of it.
+  ~MarkedProgram();
+  MarkedProgram(const MarkedProgram&) = delete;
+  MarkedProgram& operator=(const MarkedProgram&) = delete;
+
+  pid_t process() const { return process_; }
+  void send(int signal) const;
+  // Waits for its end, and reads what it wrote.
+  Outcome wait();
+  // Its output on stdout so far.
+  std::string out() const;
+
+  // Processes alive that descend from it, itself included, rising.
+  std::vector<pid_t> alive() const;
+  std::size_t num_alive() const { return alive().size(); }
+
+ private:
+  TempFolder folder_;  // of its output
+  std::string mark_;
+  pid_t process_ = 0;
+  bool has_ended_ = false;
+};
+
+// Looks again and again until condition holds; false after 20 seconds.
+bool wait_until(const std::function<bool()>& condition);
+
+// `lockstep run` with these flags, running `sh -c script` as its ranks.
+Arguments run_script(const std::string& flags, const std::string& script);
 
 }  // namespace lockstep::testing

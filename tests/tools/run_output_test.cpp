@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "tests/tools/marked_program.h"
+#include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {

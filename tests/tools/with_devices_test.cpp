@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/fake_nvml/fake_machine.h"
-#include "tests/tools/marked_program.h"
+#include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {
