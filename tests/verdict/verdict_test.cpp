@@ -135,7 +135,7 @@ TEST(Verdict, JudgesDriftByRepeatingItInFloat64) {
   EXPECT_EQ(
       fault->failure->text(),
       "drift: step 1999, rank 0, parameter 0.weight: after 2,000 steps it differs from one "
-      "device's by 0.4 in float32; in float64 by 0.4, so it is not rounding, which shrinks by "
+      "device's by 0.4, limit 0.0005; in float64 by 0.4, so it is not rounding, which shrinks by "
       "about 1e8 in float64");
   EXPECT_TRUE(judge(long_task(), drifted(0.5), drifted(0.5004), never())->equal());
 }

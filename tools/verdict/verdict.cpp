@@ -28,22 +28,40 @@ double first_steps_tolerance(const TrainingTask& task, const RunFindings& single
          (is_float64 ? 0x1p-50 : 0x1p-21) * largest_weight(single.first_weights);
 }
 
-// Repeats both rows to tell rounding from a fault, and records the result in the verdict. check:
-// "drift". Returns the difference in the other precision.
-double explain(const TrainingTask& task, const LargestDifference& largest, std::size_t num_steps,
-               const Repeats& repeats, Finding finding, Verdict& verdict) {
+// How far weights are from one device's after some steps, and how far they may be.
+struct Distance {
+  const char* check;
+  std::size_t num_steps;
+  LargestDifference largest;
+  double limit;
+};
+
+// Judges the distance. If it is beyond the limit, both rows are repeated in the other precision to
+// tell rounding from a fault. Returns the distance there if they were.
+std::optional<double> judge_distance(const TrainingTask& task, const Distance& distance,
+                                     const Repeats& repeats, Verdict& verdict) {
+  const double found = distance.largest.value;
+  const std::string num_steps = with_thousands(distance.num_steps);
+  if (found <= distance.limit) return std::nullopt;
+  Finding finding{distance.check, distance.num_steps - 1, 0, distance.largest.name,
+                  fmt::format("after {} steps it differs from one device's by {:.3g}, limit {:.3g}",
+                              num_steps, found, distance.limit)};
+  if (task.summation == Summation::bitwise || std::isnan(found)) {
+    verdict.failure = finding;
+    return std::nullopt;
+  }
   const bool is_float64 = task.dtype == DType::float64;
   const DType other = is_float64 ? DType::float32 : DType::float64;
-  const double repeated = repeats.row(other, num_steps);
-  const double in_float32 = is_float64 ? repeated : largest.value;
-  const double in_float64 = is_float64 ? largest.value : repeated;
+  const double repeated = repeats.row(other, distance.num_steps);
+  const double in_float32 = is_float64 ? repeated : found;
+  const double in_float64 = is_float64 ? found : repeated;
   if (in_float64 * kShrinksByRounding <= in_float32) return repeated;
-  const double control = repeats.control(num_steps);
+  const double control = repeats.control(distance.num_steps);
   if (in_float64 <= kAmplifiedRounding * control) {
     verdict.unjudged = fmt::format(
         "this training amplifies any rounding: after {} steps in float64, one device that starts "
         "one bit off is {:.2g} from itself",
-        with_thousands(num_steps), control);
+        num_steps, control);
     return repeated;
   }
   finding.what +=
@@ -51,41 +69,6 @@ double explain(const TrainingTask& task, const LargestDifference& largest, std::
                   lockstep::to_string(other), repeated);
   verdict.failure = finding;
   return repeated;
-}
-
-void judge_first_steps(const TrainingTask& task, const LargestDifference& largest,
-                       std::size_t num_steps, const Repeats& repeats, Verdict& verdict) {
-  if (largest.value <= verdict.first_steps_tolerance) return;
-  const Finding finding{"first steps", num_steps - 1, 0, largest.name,
-                        fmt::format("after {} steps it differs from one device's by {:.3g}, limit "
-                                    "{:.3g}",
-                                    num_steps, largest.value, verdict.first_steps_tolerance)};
-  if (task.summation == Summation::bitwise || std::isnan(largest.value)) {
-    verdict.failure = finding;
-  } else {
-    verdict.repeated_first_steps = explain(task, largest, num_steps, repeats, finding, verdict);
-  }
-}
-
-void judge_final_weights(const TrainingTask& task, const TrainingResult& single,
-                         const TrainingResult& row, const Repeats& repeats, Verdict& verdict) {
-  const LargestDifference largest = largest_difference(keep(single.weights), keep(row.weights));
-  if (task.summation == Summation::bitwise) {
-    if (largest.value == 0) return;
-    verdict.failure = {"bits", task.num_steps - 1, 0, largest.name,
-                       fmt::format("it differs from one device's by {:.3g}, and --bitwise promises "
-                                   "the same bits",
-                                   largest.value)};
-    return;
-  }
-  const double limit = kDriftLimit * std::min(1.0, single.findings->movement);
-  if (largest.value <= limit || task.num_steps <= kFirstSteps) return;
-  verdict.repeated_drift = explain(
-      task, largest, task.num_steps, repeats,
-      {"drift", task.num_steps - 1, 0, largest.name,
-       fmt::format("after {} steps it differs from one device's by {:.3g} in {}",
-                   with_thousands(task.num_steps), largest.value, lockstep::to_string(task.dtype))},
-      verdict);
 }
 
 }  // namespace
@@ -119,9 +102,19 @@ std::optional<Verdict> judge(const TrainingTask& task, const TrainingResult& sin
   verdict.first_steps_max_abs_diff = first.value;
   verdict.first_steps_tolerance = first_steps_tolerance(task, expected);
   if (verdict.equal()) {
-    judge_first_steps(task, first, findings.num_first_steps, repeats, verdict);
+    verdict.repeated_first_steps = judge_distance(
+        task, {"first steps", findings.num_first_steps, first, verdict.first_steps_tolerance},
+        repeats, verdict);
   }
-  if (verdict.equal()) judge_final_weights(task, single, row, repeats, verdict);
+  const bool is_bitwise = task.summation == Summation::bitwise;
+  if (verdict.equal() && (is_bitwise || task.num_steps > kFirstSteps)) {
+    verdict.repeated_drift =
+        judge_distance(task,
+                       {is_bitwise ? "bits" : "drift", task.num_steps,
+                        largest_difference(keep(single.weights), keep(row.weights)),
+                        is_bitwise ? 0 : kDriftLimit * std::min(1.0, expected.movement)},
+                       repeats, verdict);
+  }
   return verdict;
 }
 
