@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <mutex>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <system_error>
@@ -272,26 +272,17 @@ std::vector<Grade> grade_all(const Places& places, const std::vector<Submission>
                              const std::optional<std::string>& secret) {
   std::vector<Grade> grades(submissions.size());
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
   const auto work = [&] {
     for (std::size_t i = next++; i < submissions.size(); i = next++) {
-      try {
-        grades[i] = grade(places, submissions[i], secret);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failure = std::current_exception();
-        next = submissions.size();
-      }
+      grades[i] = grade(places, submissions[i], secret);
     }
   };
   const std::size_t num_cores = std::max(1U, std::thread::hardware_concurrency());
-  std::vector<std::jthread> threads;
+  std::vector<std::future<void>> workers;
   for (std::size_t i = 0; i < std::min(num_cores, submissions.size()); ++i) {
-    threads.emplace_back(work);
+    workers.push_back(std::async(std::launch::async, work));
   }
-  threads.clear();
-  if (failure) std::rethrow_exception(failure);
+  for (std::future<void>& worker : workers) worker.get();
   return grades;
 }
 

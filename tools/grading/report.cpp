@@ -110,6 +110,27 @@ std::vector<Student> students_of(const GradeReport& report) {
   return students;
 }
 
+std::string to_text(const GradeReport& report) {
+  std::string text;
+  for (const Grade& grade : report.grades) text += lab_text(report, grade) + "\n";
+  if (report.grades.size() == 1) {
+    text.pop_back();
+  } else {
+    const Student all = students_of(report).front();
+    text += fmt::format("total: {} of {} points\n", all.points(), all.possible_points());
+  }
+  return text + sandbox_line(report);
+}
+
+namespace {
+
+std::string lab_name(const Grade& grade) {
+  return grade.submission.lab ? grade.submission.lab->folder : "";
+}
+
+enum class Notes { names, with_reasons };
+
+// "not done", "does not compile", or the failed checks.
 std::string note_of(const Grade& grade, Notes notes) {
   if (!grade.submission.problem.empty()) return grade.submission.problem;
   if (!grade.problem.empty()) return "does not compile";
@@ -132,37 +153,41 @@ std::string note_of(const Grade& grade, Notes notes) {
   return text;
 }
 
-std::string to_text(const GradeReport& report) {
-  std::string text;
-  for (const Grade& grade : report.grades) text += lab_text(report, grade) + "\n";
-  if (report.grades.size() == 1) {
-    text.pop_back();
-  } else {
-    const Student all = students_of(report).front();
-    text += fmt::format("total: {} of {} points\n", all.points(), all.possible_points());
-  }
-  return text + sandbox_line(report);
-}
+// A line of the table, the CSV file and the page: a submission, or a student's total.
+struct Line {
+  std::string name;
+  std::string lab;
+  int points = 0;
+  int possible_points = 0;
+  std::string note;
+};
 
-std::string to_table(const GradeReport& report) {
-  std::size_t width = 10;
-  for (const Grade& grade : report.grades) width = std::max(width, grade.submission.name.size());
-  std::string text = fmt::format("{:<{}}  {:<22}  {:>7}  {}\n", "submission", width, "lab",
-                                 "points", "checks that failed");
-  const auto add = [&](const std::string& name, const std::string& lab, int points, int possible,
-                       const std::string& note) {
-    text +=
-        fmt::format("{:<{}}  {:<22}  {:>3}/{:<3}  {}\n", name, width, lab, points, possible, note);
-  };
+std::vector<Line> lines_of(const GradeReport& report, Notes notes) {
+  std::vector<Line> lines;
   for (const Student& student : students_of(report)) {
     for (const Grade* grade : student.grades) {
-      const lab::Lab* lab = grade->submission.lab;
-      add(grade->submission.name, lab ? lab->folder : "?", grade->points(),
-          grade->possible_points(), note_of(*grade, Notes::names));
+      lines.push_back({grade->submission.name, lab_name(*grade), grade->points(),
+                       grade->possible_points(), note_of(*grade, notes)});
     }
     if (student.grades.size() > 1) {
-      add(student.name, "total", student.points(), student.possible_points(), "");
+      lines.push_back({student.name, "total", student.points(), student.possible_points(), ""});
     }
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string to_table(const GradeReport& report) {
+  const std::vector<Line> lines = lines_of(report, Notes::names);
+  std::size_t width = 10;
+  for (const Line& line : lines) width = std::max(width, line.name.size());
+  std::string text = fmt::format("{:<{}}  {:<22}  {:>7}  {}\n", "submission", width, "lab",
+                                 "points", "checks that failed");
+  for (const Line& line : lines) {
+    text += fmt::format("{:<{}}  {:<22}  {:>3}/{:<3}  {}\n", line.name, width,
+                        line.lab.empty() ? "?" : line.lab, line.points, line.possible_points,
+                        line.note);
   }
   return text + fmt::format("\n{} submissions\n", report.grades.size()) + sandbox_line(report);
 }
@@ -173,10 +198,6 @@ using nlohmann::ordered_json;
 
 ordered_json or_null(const std::string& text) {
   return text.empty() ? ordered_json() : ordered_json(text);
-}
-
-std::string lab_name(const Grade& grade) {
-  return grade.submission.lab ? grade.submission.lab->folder : "";
 }
 
 ordered_json check_json(const CheckResult& result) {
@@ -213,63 +234,13 @@ std::string csv_cell(std::string text) {
   return quoted + "\"";
 }
 
-std::string csv_line(const std::string& name, const std::string& lab, int points, int possible,
-                     const std::string& note) {
-  const double percent = possible > 0 ? 100.0 * points / possible : 0;
-  return fmt::format("{},{},{},{},{:.0f},{}\n", csv_cell(name), csv_cell(lab), points, possible,
-                     percent, csv_cell(note));
-}
-
 constexpr const char* kPageStyle = R"(
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; }
+table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #8884; vertical-align: top; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-td.ok { color: #007a5a; } td.no { color: #c44e00; }
-td.no[title] { max-width: 20rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; }
-td.ok { color: #3fc79a; } td.no { color: #f0914d; } }
+td.n { font-variant-numeric: tabular-nums; }
+@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } }
 )";
-
-std::string name_and_points(const std::string& name, int points, int possible) {
-  return fmt::format("<tr><td>{}</td><td class=\"n\">{}/{}</td>", escape(name), points, possible);
-}
-
-std::string check_cell(const Grade& grade, const CheckResult& result) {
-  if (result.passed()) return "<td class=\"ok\">✓</td>";
-  std::string why = result.is_to_do() ? "not done" : result.outcome;
-  if (!grade.problem.empty()) why = note_of(grade, Notes::names);
-  return fmt::format("<td class=\"no\" title=\"{0}\">✗ {0}</td>", escape(why));
-}
-
-// One row per submission of the lab, one column per check.
-std::string lab_table(const lab::Lab& lab, const std::vector<const Grade*>& grades) {
-  std::string html =
-      fmt::format("<h2>{}: {}</h2>\n<table>\n<tr><th>submission</th><th class=\"n\">points</th>",
-                  escape(lab.folder), escape(lab.title));
-  for (const CheckResult& result : grades[0]->results) {
-    html += fmt::format("<th>{}</th>", escape(result.check->name));
-  }
-  html += "</tr>\n";
-  for (const Grade* grade : grades) {
-    html += name_and_points(grade->submission.name, grade->points(), grade->possible_points());
-    for (const CheckResult& result : grade->results) html += check_cell(*grade, result);
-    html += "</tr>\n";
-  }
-  return html + "</table>\n";
-}
-
-// One row per student; empty if every student handed in only one lab.
-std::string totals_table(const GradeReport& report) {
-  const std::vector<Student> students = students_of(report);
-  if (students.size() == report.grades.size()) return {};
-  std::string html =
-      "<h2>Totals</h2>\n<table>\n<tr><th>student</th><th class=\"n\">points</th></tr>\n";
-  for (const Student& student : students) {
-    html += name_and_points(student.name, student.points(), student.possible_points()) + "</tr>\n";
-  }
-  return html + "</table>\n";
-}
 
 }  // namespace
 
@@ -327,37 +298,28 @@ ordered_json to_gradescope(const GradeReport& report) {
 
 std::string to_csv(const GradeReport& report) {
   std::string text = "submission,lab,points,possible_points,percent,note\n";
-  for (const Student& student : students_of(report)) {
-    for (const Grade* grade : student.grades) {
-      text += csv_line(grade->submission.name, lab_name(*grade), grade->points(),
-                       grade->possible_points(), note_of(*grade, Notes::with_reasons));
-    }
-    if (student.grades.size() > 1) {
-      text += csv_line(student.name, "total", student.points(), student.possible_points(), "");
-    }
+  for (const Line& line : lines_of(report, Notes::with_reasons)) {
+    const double percent =
+        line.possible_points > 0 ? 100.0 * line.points / line.possible_points : 0;
+    text += fmt::format("{},{},{},{},{:.0f},{}\n", csv_cell(line.name), csv_cell(line.lab),
+                        line.points, line.possible_points, percent, csv_cell(line.note));
   }
   return text;
 }
 
 std::string to_html(const GradeReport& report) {
-  std::map<std::string, std::vector<const Grade*>> by_lab;
-  std::string ungraded;
-  for (const Grade& grade : report.grades) {
-    if (grade.submission.lab != nullptr) {
-      by_lab[lab_name(grade)].push_back(&grade);
-    } else {
-      ungraded += fmt::format("<tr><td>{}</td><td class=\"no\">{}</td></tr>\n",
-                              escape(grade.submission.name), escape(grade.problem));
-    }
+  std::string rows;
+  for (const Line& line : lines_of(report, Notes::with_reasons)) {
+    rows += fmt::format("<tr><td>{}</td><td class=\"n\">{}/{}</td><td>{}</td><td>{}</td></tr>\n",
+                        escape(line.name), line.points, line.possible_points, escape(line.lab),
+                        escape(line.note));
   }
-  std::string html = fmt::format(
+  return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<title>Grades</title>\n<style>{}</style>\n</head>\n<body>\n<h1>Grades</h1>\n"
-      "<p>{} submissions; hidden checks: {}.</p>\n{}",
-      kPageStyle, report.grades.size(), report.has_hidden ? "yes" : "no", totals_table(report));
-  for (const auto& [folder, grades] : by_lab) html += lab_table(*grades[0]->submission.lab, grades);
-  if (!ungraded.empty()) html += "<h2>Not graded</h2>\n<table>\n" + ungraded + "</table>\n";
-  return html + "</body>\n</html>\n";
+      "<p>{} submissions; hidden checks: {}.</p>\n<table>\n<tr><th>submission</th>"
+      "<th>points</th><th>lab</th><th>checks that failed</th></tr>\n{}</table>\n</body>\n</html>\n",
+      kPageStyle, report.grades.size(), report.has_hidden ? "yes" : "no", rows);
 }
 
 }  // namespace lockstep::tools::grading

@@ -26,11 +26,6 @@ struct Student {
 };
 std::vector<Student> students_of(const GradeReport& report);
 
-// One line about a submission: "not done", "does not compile", or the failed checks, with_reasons
-// or without.
-enum class Notes { names, with_reasons };
-std::string note_of(const Grade& grade, Notes notes);
-
 // For one student: one line per check of each lab, with the hint if it failed.
 std::string to_text(const GradeReport& report);
 
@@ -48,8 +43,7 @@ nlohmann::ordered_json to_gradescope(const GradeReport& report);
 // apostrophe.
 std::string to_csv(const GradeReport& report);
 
-// One page that needs no other file: each student's total, the submissions by lab, and where each
-// lost points.
+// The lines of to_table() as a page that needs no other file.
 std::string to_html(const GradeReport& report);
 
 }  // namespace lockstep::tools::grading
