@@ -41,60 +41,62 @@ CommandLine words_behind_dashes(const CommandLine& command) {
 
 namespace {
 
+using namespace lockstep;
+using namespace lockstep::tools;
+
 // Prints one line on stderr for any error, and first tells the launcher that started this process
 // as a rank.
 int report(const char* message, int exit_code) {
   std::fflush(stdout);
-  lockstep::tools::clear_status();
+  clear_status();
   std::string line;
   for (const char* c = message; *c; ++c) line += *c == '\n' ? ' ' : *c;
   line.insert(0, "lockstep: ");
-  lockstep::launch::write_error_file(lockstep::launch::current_environment(), line);
+  launch::write_error_file(launch::current_environment(), line);
   std::fprintf(stderr, "%s\n", line.c_str());
   return exit_code;
 }
 
 // The parser takes an empty value for "not given", but it is a mistake, usually an unset shell
 // variable.
-void require_no_empty_values(const lockstep::tools::CommandLine& command) {
-  for (std::size_t i = 1; i < lockstep::tools::num_own_words(command); ++i) {
+void require_no_empty_values(const CommandLine& command) {
+  for (std::size_t i = 1; i < num_own_words(command); ++i) {
     const std::string& word = command[i];
     const bool ends_open = word.starts_with("--") && word.ends_with("=");
-    lockstep::require(!word.empty() && !ends_open, lockstep::ErrorCode::Usage,
-                      ends_open ? word.substr(0, word.size() - 1) : command[i - 1],
-                      "the value is empty; give one, or leave the flag out");
+    require(!word.empty() && !ends_open, ErrorCode::Usage,
+            ends_open ? word.substr(0, word.size() - 1) : command[i - 1],
+            "the value is empty; give one, or leave the flag out");
   }
 }
 
 int run(int argc, char** argv) {
-  const lockstep::tools::CommandLine command(argv, argv + argc);
+  const CommandLine command(argv, argv + argc);
   CLI::App program(
       "Data-parallel training, step by step: scatter, replicate, all-reduce, measured.",
       "lockstep");
-  program.set_version_flag("--version", std::string("lockstep ") + lockstep::tools::kVersion);
+  program.set_version_flag("--version", std::string("lockstep ") + kVersion);
   program.require_subcommand(1);
   program.option_defaults()->always_capture_default();
   int exit_code = 0;
-  lockstep::tools::add_train_command(program, command, exit_code);
-  lockstep::tools::add_compare_command(program, command);
-  lockstep::tools::add_sample_command(program);
-  lockstep::tools::add_explain_command(program);
-  lockstep::tools::add_doctor_command(program, command, exit_code);
-  lockstep::tools::add_report_command(program);
-  lockstep::tools::add_plan_command(program);
-  lockstep::tools::add_predict_command(program, command);
-  lockstep::tools::add_calibrate_command(program);
-  lockstep::tools::add_bench_command(program, command, exit_code);
-  lockstep::tools::add_learn_command(program, command, exit_code);
-  lockstep::tools::add_grade_command(program);
-  lockstep::tools::add_devices_command(program);
-  lockstep::tools::add_env_command(program);
-  lockstep::tools::add_with_devices_command(program, command);
-  lockstep::tools::add_run_command(program, command, exit_code);
+  add_train_command(program, command, exit_code);
+  add_compare_command(program, command);
+  add_sample_command(program);
+  add_explain_command(program);
+  add_doctor_command(program, command, exit_code);
+  add_report_command(program);
+  add_plan_command(program);
+  add_predict_command(program, command);
+  add_calibrate_command(program);
+  add_bench_command(program, command, exit_code);
+  add_learn_command(program, command, exit_code);
+  add_grade_command(program);
+  add_devices_command(program);
+  add_env_command(program);
+  add_with_devices_command(program, command);
+  add_run_command(program, command, exit_code);
   require_no_empty_values(command);
-  const auto own = static_cast<std::ptrdiff_t>(lockstep::tools::num_own_words(command));
-  const std::string problem =
-      lockstep::tools::parse(program, {command.begin() + 1, command.begin() + own});
+  const auto own = static_cast<std::ptrdiff_t>(num_own_words(command));
+  const std::string problem = parse(program, {command.begin() + 1, command.begin() + own});
   if (!problem.empty()) return report(problem.c_str(), 2);
   return exit_code;
 }
@@ -102,14 +104,14 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lockstep::launch::occupy_closed_standard_streams();
-  lockstep::tools::survive_file_size_limit();
+  launch::occupy_closed_standard_streams();
+  survive_file_size_limit();
   try {
     const int exit_code = run(argc, argv);
-    if (exit_code == 0) lockstep::tools::flush_standard_output();
+    if (exit_code == 0) flush_standard_output();
     return exit_code;
-  } catch (const lockstep::Error& error) {
-    return report(error.what(), lockstep::exit_code(error.code()));
+  } catch (const Error& error) {
+    return report(error.what(), exit_code(error.code()));
   } catch (const std::bad_alloc&) {
     return report("out of memory; use a smaller --model, --batch or --dataset", 1);
   } catch (const std::exception& error) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <regex>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -223,28 +224,19 @@ struct Endpoint {
   int port = launch::kDefaultMasterPort;
 };
 
-// "host:29500", "[::1]:29500", or a host alone.
-Endpoint parse_endpoint(std::string_view flag, std::string_view text) {
+// "host:29500", "[::1]:29500", or a host alone, such as ::1.
+Endpoint parse_endpoint(std::string_view flag, const std::string& text) {
+  static const std::regex host_and_port(R"((?:\[([^\]]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?)");
+  static const std::regex bare_ipv6("[0-9a-fA-F:.]+");
+  std::smatch parts;
   Endpoint endpoint;
-  const bool has_brackets = text.starts_with('[');
-  const std::size_t bracket = text.find(']');
-  const std::size_t colon = has_brackets ? text.find(':', bracket) : text.find_last_of(':');
-  const bool is_bare_ipv6 = !has_brackets && text.find(':') != colon;  // has more than one colon
-  const std::string_view port = colon == std::string_view::npos ? "" : text.substr(colon + 1);
-  bool is_valid = true;
-  if (!is_bare_ipv6 && colon != std::string_view::npos) {
-    const auto [rest, problem] =
-        std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
-    is_valid = problem == std::errc{} && rest == port.data() + port.size();
+  if (std::regex_match(text, parts, host_and_port)) {
+    endpoint.host = parts[1].matched ? parts[1] : parts[2];
+    if (parts[3].matched) endpoint.port = std::stoi(parts[3]);
+  } else if (std::regex_match(text, bare_ipv6)) {
+    endpoint.host = text;
   }
-  endpoint.host = is_bare_ipv6 ? text : text.substr(0, colon);
-  if (has_brackets) {
-    is_valid = is_valid && bracket != std::string_view::npos &&
-               (colon == bracket + 1 || bracket + 1 == text.size());
-    endpoint.host = text.substr(1, bracket - 1);
-  }
-  require(is_valid && !endpoint.host.empty() && endpoint.port >= 0 && endpoint.port <= 65535,
-          ErrorCode::Usage, flag,
+  require(!endpoint.host.empty() && endpoint.port <= 65535, ErrorCode::Usage, flag,
           "expected HOST:PORT or [IPv6]:PORT with a port from 0 (a free one) to 65535, found '{}'",
           text);
   return endpoint;
