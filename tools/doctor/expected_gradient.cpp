@@ -45,6 +45,7 @@ std::optional<RankGradient> rank_gradient(const StepRecord& step) {
       if (!factor) return {};
       result.upstream = pass->second.back().upstream;
       result.is_mean = pass->second.back().is_mean;
+      result.weight_of_row = *factor;
       for (std::size_t i = 0; i < kSketchSize; ++i) {
         own[i] += part.gradient[i];
         sum[i] += part.gradient[i] / *factor;
@@ -56,32 +57,6 @@ std::optional<RankGradient> rank_gradient(const StepRecord& step) {
   }
   if (!is_finite(result.own) || !is_finite(result.used)) return {};
   return result;
-}
-
-// Solves a x = b by elimination with pivots; empty if a is singular.
-std::optional<std::vector<double>> solve(std::vector<std::vector<double>> a,
-                                         std::vector<double> b) {
-  const std::size_t n = b.size();
-  const double largest = a[0][0];
-  for (std::size_t k = 0; k < n; ++k) {
-    std::size_t pivot = k;
-    for (std::size_t i = k + 1; i < n; ++i) {
-      if (std::abs(a[i][k]) > std::abs(a[pivot][k])) pivot = i;
-    }
-    if (std::abs(a[pivot][k]) <= 1e-6 * largest) return {};
-    std::swap(a[k], a[pivot]);
-    std::swap(b[k], b[pivot]);
-    for (std::size_t i = k + 1; i < n; ++i) {
-      const double factor = a[i][k] / a[k][k];
-      for (std::size_t j = k; j < n; ++j) a[i][j] -= factor * a[k][j];
-      b[i] -= factor * b[k];
-    }
-  }
-  for (std::size_t k = n; k-- > 0;) {
-    for (std::size_t j = k + 1; j < n; ++j) b[k] -= a[k][j] * b[j];
-    b[k] /= a[k][k];
-  }
-  return b;
 }
 
 }  // namespace
@@ -97,12 +72,14 @@ std::optional<GlobalGradient> global_gradient(const Training& training, std::siz
   if (global.num_rows == 0) return {};
   const std::size_t length = global.ranks[0].own.size();
   global.mean.assign(length, 0);
+  global.mean_of_ranks.assign(length, 0);
   global.size.assign(length / kSketchSize, 0);
   for (const RankGradient& rank : global.ranks) {
     if (rank.own.size() != length) return {};
     for (std::size_t i = 0; i < length; ++i) {
       const double share = rank.sum_of_rows[i] / static_cast<double>(global.num_rows);
       global.mean[i] += share;
+      global.mean_of_ranks[i] += rank.own[i] / static_cast<double>(training.world_size());
       global.size[i / kSketchSize] += std::abs(share) / kSketchSize;
     }
   }
@@ -131,31 +108,6 @@ std::optional<double> GlobalGradient::factor(const Values& a, const Values& b) c
   for (double& value : scaled) value *= result;
   if (!is_close(a, scaled)) return {};
   return result;
-}
-
-std::optional<std::vector<double>> GlobalGradient::weights_of_rows(const Values& used) const {
-  const std::size_t n = ranks.size();
-  std::vector<std::vector<double>> a(n, std::vector<double>(n));
-  std::vector<double> b(n);
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    const double size_here = size[i / kSketchSize];
-    if (size_here <= 0) continue;
-    const double weight = 1 / (size_here * size_here);
-    for (std::size_t r = 0; r < n; ++r) {
-      for (std::size_t q = 0; q < n; ++q) {
-        a[r][q] += weight * ranks[r].sum_of_rows[i] * ranks[q].sum_of_rows[i];
-      }
-      b[r] += weight * ranks[r].sum_of_rows[i] * used[i];
-    }
-  }
-  std::optional<std::vector<double>> weights = solve(std::move(a), std::move(b));
-  if (!weights) return {};
-  Values sum(used.size());
-  for (std::size_t r = 0; r < n; ++r) {
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += (*weights)[r] * ranks[r].sum_of_rows[i];
-  }
-  if (!is_close(used, sum)) return {};
-  return weights;
 }
 
 }  // namespace lockstep::doctor

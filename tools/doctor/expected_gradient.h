@@ -24,11 +24,13 @@ struct RankGradient {
   std::size_t num_rows = 0;
   double upstream = 1;  // s of its last loss
   bool is_mean = true;
+  double weight_of_row = 0;  // s / n of its last loss
 };
 
 struct GlobalGradient {
   std::vector<RankGradient> ranks;
   Values mean;               // M
+  Values mean_of_ranks;      // of G
   std::vector<double> size;  // size of each parameter's values; tolerances are relative to it
   std::size_t num_rows = 0;  // N
 
@@ -36,8 +38,6 @@ struct GlobalGradient {
   bool is_close(const Values& a, const Values& b) const;
   // The factor f with a = f * b, if there is one.
   std::optional<double> factor(const Values& a, const Values& b) const;
-  // The weights w_r with `used` = sum of w_r * S_r, if they exist and are unique.
-  std::optional<std::vector<double>> weights_of_rows(const Values& used) const;
 };
 
 // Empty if the records do not say enough: a loss of another kind, gradients removed or clipped,

@@ -43,13 +43,13 @@ Finding of_factor(const GlobalGradient& gradient, std::uint64_t step, double fac
                        "divided by the number of ranks or passes besides"};
 }
 
-Finding of_weights(const GlobalGradient& gradient, std::uint64_t step,
-                   const std::vector<double>& weights) {
-  std::string each;
-  for (const double weight : weights) {
-    each += (each.empty() ? "" : ", ") +
-            fmt::format("{:.4g}", weight * static_cast<double>(gradient.num_rows));
-  }
+// factor: of the used gradient to the mean over the ranks.
+Finding of_weights(const GlobalGradient& gradient, std::uint64_t step, double factor) {
+  const auto num_rows = static_cast<double>(gradient.num_rows);
+  const double share = factor / static_cast<double>(gradient.ranks.size());
+  const std::string each = for_each_rank(gradient, [&](const RankGradient& rank) {
+    return fmt::format("{:.4g}", rank.weight_of_row * share * num_rows);
+  });
   return {"equal-rows",
           fmt::format("in step {} rows weigh differently: the ranks have {} rows, and each row "
                       "counts {} times what it would in the mean over all {}",
@@ -140,8 +140,10 @@ std::optional<Finding> judge_step(const Records& records, const Training& traini
     if (!is_wrong(*gradient, *factor)) return {};
     return of_factor(*gradient, step, *factor);
   }
-  if (const auto weights = gradient->weights_of_rows(used)) {
-    return of_weights(*gradient, step, *weights);
+  const auto [least, most] = std::ranges::minmax(gradient->ranks, {}, &RankGradient::weight_of_row);
+  if (!is_near(least.weight_of_row, most.weight_of_row)) {
+    const std::optional<double> factor = gradient->factor(used, gradient->mean_of_ranks);
+    if (factor) return of_weights(*gradient, step, *factor);
   }
   if (!all_use(used) || is_reduced_otherwise(records, training.step(0, number))) {
     return of_no_kind(*gradient, training, number);

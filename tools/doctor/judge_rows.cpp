@@ -54,65 +54,41 @@ std::optional<Finding> judge_overlap(const Training& training, std::size_t numbe
   return {};
 }
 
-struct Asked {  // of a sampler
-  std::string group;
-  std::string kind;
-  std::uint64_t num_samples = 0;
-  std::uint64_t world_size = 0;
-  auto operator<=>(const Asked&) const = default;
-};
-
-// Finds ranks that shuffle with different seeds, and so cut different orders.
-void judge_seeds(const Records& records, Findings& findings) {
-  std::map<Asked, std::map<std::uint64_t, std::set<std::uint64_t>>> ranks_of_seed;
-  for (const SamplerRecord& sampler : records.samplers) {
-    if (sampler.origin.group.empty() || !sampler.shuffled || sampler.of_world == 1) continue;
-    const Asked asked{sampler.origin.group, sampler.kind, sampler.samples, sampler.of_world};
-    ranks_of_seed[asked][sampler.seed].insert(sampler.of_rank);
+// All ranks of a group must cut one order of the rows, and each take its own part.
+std::optional<Finding> judge_sampler(const SamplerRecord& sampler, const SamplerRecord& first) {
+  const Origin& by = sampler.origin;
+  std::string found;
+  if (sampler.of_world != static_cast<std::uint64_t>(by.world_size)) {
+    found = fmt::format("the sampler cuts {} rows for {} ranks, and {} train", sampler.samples,
+                        sampler.of_world, by.world_size);
+  } else if (sampler.of_rank != static_cast<std::uint64_t>(by.rank)) {
+    found =
+        fmt::format("rank {} asks the sampler for the rows of rank {}", by.rank, sampler.of_rank);
+  } else if (sampler.shuffled && sampler.seed != first.seed) {
+    found = fmt::format("rank {} shuffles {} rows with seed {} and rank {} with seed {}", by.rank,
+                        sampler.samples, sampler.seed, first.origin.rank, first.seed);
+  } else {
+    return {};
   }
-  for (const auto& [asked, by_seed] : ranks_of_seed) {
-    std::set<std::uint64_t> all;
-    bool is_any_complete = false;
-    std::string seeds;
-    for (const auto& [seed, ranks] : by_seed) {
-      all.insert(ranks.begin(), ranks.end());
-      is_any_complete = is_any_complete || ranks.size() == asked.world_size;
-      seeds += (seeds.empty() ? "" : ", ") + fmt::format("{}", seed);
-    }
-    if (by_seed.size() < 2 || is_any_complete || all.size() != asked.world_size) continue;
-    findings.push_back(
-        {"own-rows",
-         fmt::format("the {} ranks of a group shuffle {} rows with different seeds ({}), and each "
-                     "takes its part of an order of its own",
-                     asked.world_size, asked.num_samples, seeds),
-         "all ranks cut one and the same order, so that each row is used once in an epoch",
-         "give the sampler the same seed on every rank; only its rank differs"});
-  }
+  return Finding{"own-rows", found, "the ranks' parts are all rows, and no row is in two of them",
+                 "the rank, world size and seed that the sampler is given: only the rank differs"};
 }
 
-// Finds samplers with a wrong rank, or with more ranks than there are.
-void judge_places(const Records& records, Findings& findings) {
-  std::map<std::string, std::set<int>> told_wrong;
+// The first sampler of each rank tells; a rank's own samplers, of one rank, do not count.
+void judge_samplers(const Records& records, Findings& findings) {
+  using Asked = std::tuple<std::string, std::string, std::uint64_t>;  // group, kind, rows
+  std::map<Asked, std::map<int, const SamplerRecord*>> asked;
   for (const SamplerRecord& sampler : records.samplers) {
     const Origin& by = sampler.origin;
     if (by.group.empty() || by.world_size == 1 || sampler.of_world == 1) continue;
-    const auto world = static_cast<std::uint64_t>(by.world_size);
-    const bool has_wrong_rank =
-        sampler.of_world == world && sampler.of_rank != static_cast<std::uint64_t>(by.rank);
-    if (!has_wrong_rank && sampler.of_world == world) continue;
-    if (!told_wrong[by.group].insert(by.rank).second) continue;
-    const bool is_first = told_wrong[by.group].size() == 1;
-    const bool is_cut_wrongly = told_wrong[by.group].size() == world;
-    if (has_wrong_rank ? is_first : is_cut_wrongly) {
-      findings.push_back({"own-rows",
-                          has_wrong_rank
-                              ? fmt::format("rank {} asks the sampler for the rows of rank {}",
-                                            by.rank, sampler.of_rank)
-                              : fmt::format("the sampler cuts {} rows for {} ranks, and {} train",
-                                            sampler.samples, sampler.of_world, world),
-                          "the ranks' parts are all rows, and no row is in two of them",
-                          "the rank and world size that the sampler is given"});
-    }
+    asked[{by.group, sampler.kind, sampler.samples}].try_emplace(by.rank, &sampler);
+  }
+  for (const auto& [key, by_rank] : asked) {
+    const SamplerRecord& first = *by_rank.begin()->second;
+    if (by_rank.size() != static_cast<std::size_t>(first.origin.world_size)) continue;
+    add_first(
+        by_rank, [&](const auto& of_rank) { return judge_sampler(*of_rank.second, first); },
+        findings);
   }
 }
 
@@ -208,8 +184,7 @@ void judge_rows(const Records& records, const std::vector<Training>& trainings,
     }
     add(finding, findings);
   }
-  judge_seeds(records, findings);
-  judge_places(records, findings);
+  judge_samplers(records, findings);
   add(judge_order(records, trainings), findings);
   for (const Training& training : trainings) {
     const std::size_t before = findings.size();
