@@ -85,13 +85,6 @@ TEST_F(ProcessGpus, ThatShareOneComputeTheBitsOfOneDevice) {
   }
 }
 
-TEST_F(ProcessGpus, ThatShareOneAreStartedByLockstepRun) {
-  const Outcome outcome =
-      run_on(1, std::string("run --standalone --nproc-per-node 4 -- ") + kProgram + " " + kTrain +
-                    "--parallel ddp --virtual-devices cuda:0*4");
-  expect_the_weights_of_one_gpu(outcome, "[0] rank 0 of 4 (lockstep run), own: auto over shm");
-}
-
 TEST_F(ProcessGpus, ThatShareOneReduceByMpi) {
   if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "no mpirun here";
   const Outcome outcome =
@@ -121,18 +114,6 @@ TEST_F(ProcessGpus, ThatShareOneTrainTheWeightsOfOneDeviceInEveryRowOfCompare) {
   }
 }
 
-TEST_F(ProcessGpus, ThatShareOneSumRightInTheBenchmark) {
-  const Outcome outcome = run_on(1, "bench all-reduce --device cuda --ranks processes " +
-                                        virtual_devices(3) + "-b 4 -e 16K -n 2 -w 1 -c --json -");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  const json rows = json::parse(outcome.out)["rows"];
-  EXPECT_GE(rows.size(), 6u);
-  for (const json& row : rows) {
-    EXPECT_EQ(row["wrong"], 0);
-    EXPECT_EQ(row["transport"], "shm");
-  }
-}
-
 TEST_F(ProcessGpus, ThatAreTooFewAreRefusedInOneLineWithTheChoices) {
   for (const std::string command :
        {"train --parallel ddp", "compare --modes ddp", "bench all-reduce"}) {
@@ -157,11 +138,6 @@ TEST_F(ProcessNccl, RefusesRanksThatShareAGpuInOneLineWithTheChoices) {
                     {"[--comm] nccl needs a GPU for each rank, and 2 ranks share them here",
                      "--comm own", "--nccl-share-gpu"});
   }
-}
-
-TEST_F(ProcessNccl, IsRefusedForTheCpu) {
-  expect_rejected(run_on(1, "train --device cpu --comm nccl --parallel ddp --devices 2"), 2,
-                  {"[--comm] nccl connects GPUs, and the device is the CPU; use --comm own"});
 }
 
 // Under another launcher the ranks themselves find out.
