@@ -63,7 +63,7 @@ describe() {  # PID
 # it: then nvidia-smi prints [N/A].
 why_busy() {  # UUID USED_MIB UTILIZATION
   local pids
-  mapfile -t pids < <(grep "^$1," <<<"$processes" | cut -d, -f2)
+  mapfile -t pids < <(grep "^$1,[0-9]" <<<"$processes" | cut -d, -f2)
   if ((${#pids[@]} > 0)); then
     echo "used by $(describe "${pids[0]}")$( ((${#pids[@]} == 1)) || echo " and $((${#pids[@]} - 1)) more")"
   elif [[ $2 =~ ^[0-9]+$ ]] && (($2 > max_used)); then

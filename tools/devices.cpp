@@ -38,11 +38,11 @@ std::string cuda_text(const GpuList& list) {
 }
 
 std::string driver_text(const GpuList& list) {
-  if (!list.nvml_problem.empty()) return list.nvml_problem;
-  const nvml::DriverVersions& versions = list.versions;
+  const MachineGpus& machine = list.machine;
+  if (!machine.problem.empty()) return machine.problem;
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
-  return fmt::format("{}, for CUDA up to {}; NVML {}", or_dash(versions.driver),
-                     or_dash(versions.newest_cuda), or_dash(versions.nvml));
+  return fmt::format("{}, for CUDA up to {}; NVML {}", or_dash(machine.driver),
+                     or_dash(machine.newest_cuda), or_dash(machine.nvml));
 }
 
 void print_devices(const GpuList& list, std::FILE* out) {
@@ -75,8 +75,7 @@ void print_free(const GpuList& list, const DevicesFlags& flags) {
 
 void run_devices(const DevicesFlags& flags, const CLI::App& command) {
   require_writable({{"--json", flags.json_path}});
-  const nvml::Library library;
-  const GpuList list = list_gpus(library);
+  const GpuList list = list_gpus();
   if (command.count("--free") > 0) return print_free(list, flags);
   print_devices(list, flags.json_path == "-" ? stderr : stdout);
   if (flags.json_path.empty()) return;

@@ -56,7 +56,7 @@ std::vector<Device> devices_here(const RankJob& rank) {
   return devices;
 }
 
-// NVML does not know that ranks of one job belong together, so with a shared GPU it cannot tell.
+// nvidia-smi does not know the ranks of one job, so with a shared GPU it cannot tell.
 std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict) {
   const bool is_sharing = job.num_physical_devices < job.devices.size();
   const bool is_gpu = job.devices[0].type == DeviceType::cuda;

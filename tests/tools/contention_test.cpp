@@ -41,7 +41,7 @@ TEST(Contention, NotesSpeakOfWhatTheRowsRanOn) {
   row.placement.devices = {Device{DeviceType::cuda, 0}};
   EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("used the GPU meanwhile")));
   row.contended.reset();
-  EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("NVML does not say")));
+  EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("nvidia-smi does not say")));
 }
 
 // Processes that want every core for as long as this object lives.

@@ -1,5 +1,5 @@
-// `lockstep devices` on machines that a fake NVML shows; what CUDA sees of them is made by hand, so
-// that every build shows the same.
+// `lockstep devices` on machines that a fake nvidia-smi shows; what CUDA sees of them is made by
+// hand, so that every build shows the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "tests/support/expect_error.h"
-#include "tests/support/fake_nvml/fake_machine.h"
+#include "tests/support/fake_nvidia_smi/fake_machine.h"
 #include "tests/tools/formats_doc.h"
 #include "tests/tools/run_lockstep.h"
 #include "tools/devices/gpu_list.h"
@@ -47,7 +47,7 @@ CudaView cuda_of(const std::vector<std::size_t>& gpus) {
 }
 
 GpuList list(const CudaView& cuda, const std::optional<std::string>& visible = std::nullopt) {
-  return list_gpus(nvml::Library(), cuda, visible);
+  return list_gpus(read_machine(), cuda, visible);
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -114,13 +114,13 @@ TEST(ListGpus, ASliceInTheVariableShowsItsGpu) {
                                       HasSubstr("'MIG-22bb' is a slice of GPU 1")));
 }
 
-TEST(ListGpus, WithoutNvmlShowsWhatCudaTells) {
+TEST(ListGpus, WithoutNvidiaSmiShowsWhatCudaTells) {
   const FakeMachine machine(2);
-  FakeMachine::use_library("/nowhere.so");
+  FakeMachine::hide_nvidia_smi();
   CudaView cuda = cuda_of({0, 1});
   cuda.peer_access = {{true, true}, {false, true}};
   const GpuList gpus = list(cuda);
-  EXPECT_THAT(gpus.nvml_problem, HasSubstr("/nowhere.so"));
+  EXPECT_THAT(gpus.machine.problem, HasSubstr("no nvidia-smi"));
   ASSERT_EQ(gpus.rows.size(), 2u);
   const std::string table = gpu_table(gpus);
   EXPECT_THAT(table, HasSubstr("  0  cuda:0  NVIDIA H200      0.0         -         -"));
@@ -130,8 +130,8 @@ TEST(ListGpus, WithoutNvmlShowsWhatCudaTells) {
 
 TEST(GpuTable, AGoldenTableOfTwoGpus) {
   FakeMachine machine(2);
-  machine.gpu(1).erase("power_milliwatts");
-  machine.description["p2p"][1][0] = 1;
+  machine.gpu(1).erase("power.draw");
+  machine.description["reads"][1][0] = "NS";
   machine.publish();
   EXPECT_EQ(
       gpu_table(list(cuda_of({0, 1}))),
@@ -203,7 +203,7 @@ TEST(Devices, ListsTheMachineAndWritesItAsJson) {
   const Outcome outcome = run_lockstep(words("devices --json -"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("cpu:0 to cpu:63"));
-  EXPECT_THAT(outcome.err, HasSubstr("580.65.06, for CUDA up to 13.0; NVML 13.580.65.06"));
+  EXPECT_THAT(outcome.err, HasSubstr("580.65.06, for CUDA up to 13.0; NVML 580.65"));
   const nlohmann::json json = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(json["schema"], "lockstep.devices/1");
   EXPECT_EQ(json["driver"], "580.65.06");
@@ -221,12 +221,12 @@ TEST(Devices, ListsTheMachineAndWritesItAsJson) {
   lockstep::testing::expect_documented("lockstep.devices/1", fields);
 }
 
-TEST(Devices, WithoutNvmlSaysSoAndSucceeds) {
+TEST(Devices, WithoutNvidiaSmiSaysSoAndSucceeds) {
   const FakeMachine machine(1);
-  FakeMachine::use_library("/nowhere.so");
+  FakeMachine::hide_nvidia_smi();
   const Outcome outcome = run_lockstep({"devices"});
   lockstep::testing::expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("driver no NVML: /nowhere.so"));
+  EXPECT_THAT(outcome.out, HasSubstr("driver no nvidia-smi in PATH"));
 }
 
 // The variable means other GPUs to a CUDA that sees this machine's own.

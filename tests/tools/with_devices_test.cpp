@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "tests/support/fake_nvml/fake_machine.h"
+#include "tests/support/fake_nvidia_smi/fake_machine.h"
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
@@ -94,7 +94,7 @@ TEST(WithDevices, WaitsUntilTheProcessLeavesAndSaysSoOnce) {
 TEST(WithDevices, LimitsDecideWhatIsIdle) {
   FakeMachine machine(1);
   machine.gpu(0)["memory"]["used"] = std::size_t{600} << 20;
-  machine.gpu(0)["utilization"] = 40;
+  machine.gpu(0)["utilization.gpu"] = 40;
   machine.publish();
   expect_rejected(
       run_lockstep(with_devices("1 --timeout 0", "true")), 1,
@@ -107,7 +107,7 @@ TEST(WithDevices, LimitsDecideWhatIsIdle) {
 
 TEST(WithDevices, WhatAGpuDoesNotTellIsNotHeldAgainstIt) {
   FakeMachine machine(1);
-  for (const char* key : {"memory", "utilization", "processes"}) machine.gpu(0).erase(key);
+  for (const char* key : {"memory", "utilization.gpu", "processes"}) machine.gpu(0).erase(key);
   machine.publish();
   expect_success(run_lockstep(with_devices("1 --timeout 0", "true")));
 }
@@ -191,7 +191,7 @@ TEST(WithDevices, RejectsWhatItCannotDoBeforeItWaits) {
   expect_rejected(run_lockstep(words("with-devices 1 -- no-such-program")), 2,
                   {"there is no program 'no-such-program' in PATH"});
   expect_rejected(run_lockstep(words("with-devices 1 -- ./nowhere")), 2, {"./nowhere"});
-  ::setenv("LOCKSTEP_FAKE_NVML", "/nowhere.json", 1);
+  ::setenv("LOCKSTEP_FAKE_GPUS", "/nowhere.json", 1);
   expect_rejected(run_lockstep(words("with-devices 1 -- true")), 1,
                   {"cannot find out which GPUs are idle", "nvidia-smi fails", "/nowhere.json"});
 }

@@ -110,7 +110,8 @@ namespace {
 
 constexpr std::size_t kNoRow = static_cast<std::size_t>(-1);
 
-// "00000000:3B:00.0" (NVML) and "0000:3b:00.0" (CUDA) alike as "3b:00.0" behind a domain number.
+// "00000000:3B:00.0" (nvidia-smi) and "0000:3b:00.0" (CUDA) alike as "3b:00.0" behind a domain
+// number.
 std::string normal_bus_id(const std::string& id) {
   const std::size_t colon = id.find(':');
   if (colon == std::string::npos) return {};
@@ -123,7 +124,7 @@ std::string normal_bus_id(const std::string& id) {
 
 std::size_t find_row(const std::vector<GpuRow>& rows, const runtime::PhysicalGpu& gpu) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const nvml::GpuStatus& status = rows[i].status;
+    const GpuStatus& status = rows[i].status;
     const std::string bus_id = normal_bus_id(status.pci_bus_id);
     if (!gpu.uuid.empty() && status.uuid == gpu.uuid) return i;
     if (!bus_id.empty() && bus_id == normal_bus_id(gpu.pci_bus_id)) return i;
@@ -131,14 +132,14 @@ std::size_t find_row(const std::vector<GpuRow>& rows, const runtime::PhysicalGpu
   return kNoRow;
 }
 
-// Fills a row with CUDA's facts about a GPU that NVML does not list.
+// Fills a row with CUDA's facts about a GPU that nvidia-smi does not list.
 GpuRow row_of(const runtime::PhysicalGpu& gpu, std::size_t index) {
   GpuRow row;
   row.status.index = index;
   row.status.name = gpu.name;
   row.status.uuid = gpu.uuid;
   row.status.pci_bus_id = gpu.pci_bus_id;
-  row.status.compute_capability = nvml::ComputeCapability{gpu.major, gpu.minor};
+  row.status.compute_capability = fmt::format("{}.{}", gpu.major, gpu.minor);
   return row;
 }
 
@@ -160,12 +161,12 @@ void add_cuda(const CudaView& cuda, GpuList& list) {
     list.rows[row].logical_ids.push_back(static_cast<int>(id));
     list.device_rows.push_back(row);
   }
-  // For GPUs that NVML does not know, CUDA still says which reach each other.
-  list.links.resize(list.rows.size());
-  for (auto& line : list.links) line.resize(list.rows.size());
+  // For GPUs that nvidia-smi does not know, CUDA still says which reach each other.
+  list.machine.links.resize(list.rows.size());
+  for (auto& line : list.machine.links) line.resize(list.rows.size());
   for (std::size_t a = 0; a < cuda.peer_access.size(); ++a) {
     for (std::size_t b = 0; b < cuda.peer_access[a].size(); ++b) {
-      std::optional<bool>& access = list.links[row_of_gpu[a]][row_of_gpu[b]].peer_access;
+      std::optional<bool>& access = list.machine.links[row_of_gpu[a]][row_of_gpu[b]].peer_access;
       if (!access) access = cuda.peer_access[a][b];
     }
   }
@@ -200,21 +201,16 @@ CudaView read_cuda() {
   return view;
 }
 
-GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
+GpuList list_gpus(const MachineGpus& machine, const CudaView& cuda,
                   const std::optional<std::string>& visible_devices) {
   GpuList list;
-  list.nvml_problem = library.problem();
+  list.machine = machine;
   list.cuda_problem = cuda.problem;
   list.visible_devices = visible_devices;
   std::vector<GpuUuids> uuids;
-  if (library.available()) {
-    const std::vector<nvml::GpuStatus> gpus = nvml::read_gpus(library);
-    list.versions = nvml::read_versions(library);
-    list.links = nvml::read_links(library, gpus);
-    for (const nvml::GpuStatus& gpu : gpus) {
-      list.rows.push_back({gpu, {}, GpuRow::Visibility::hidden});
-      uuids.push_back({gpu.uuid, gpu.slices});
-    }
+  for (const GpuStatus& gpu : machine.gpus) {
+    list.rows.push_back({gpu, {}, GpuRow::Visibility::hidden});
+    uuids.push_back({gpu.uuid, gpu.slices});
   }
   const VisibleGpus visible = read_visible_devices(visible_devices, uuids);
   if (cuda.gpus.empty()) {
@@ -226,7 +222,7 @@ GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
     add_cuda(cuda, list);
   }
   add_hidden_note(list);
-  if (library.available()) {
+  if (machine.problem.empty()) {
     for (const std::string& problem : visible.problems) {
       list.notes.push_back("CUDA_VISIBLE_DEVICES: " + problem);
     }
@@ -234,20 +230,21 @@ GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
   return list;
 }
 
-GpuList list_gpus(const nvml::Library& library) {
+GpuList list_gpus() {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return list_gpus(library, read_cuda(),
+  return list_gpus(read_machine(), read_cuda(),
                    visible ? std::optional<std::string>(visible) : std::nullopt);
 }
 
 std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count) {
-  require(list.nvml_problem.empty(), ErrorCode::Device, "--free", "{}", list.nvml_problem);
+  const std::string& problem = list.machine.problem;
+  require(problem.empty(), ErrorCode::Device, "--free", "{}", problem);
   require(count <= list.device_rows.size(), ErrorCode::Usage, "--free",
           "asks for {} devices, and there {} {}{}", count,
           list.device_rows.size() == 1 ? "is" : "are", list.device_rows.size(),
           list.notes.empty() ? "" : "; " + list.notes.front());
   for (const std::size_t row : list.device_rows) {
-    const nvml::GpuStatus& gpu = list.rows[row].status;
+    const GpuStatus& gpu = list.rows[row].status;
     require(gpu.memory.has_value(), ErrorCode::Device, "--free",
             "GPU {} does not report its free memory", gpu.index);
   }

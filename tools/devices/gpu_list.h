@@ -1,8 +1,4 @@
-// The machine's GPUs as NVML and CUDA together see them; `lockstep devices` shows them.
-//
-// This folder is a small library of its own (gpu_tools) for machines that several people share;
-// training does not need it. It asks tools/nvml for the driver's view, and engine/runtime for the
-// GPUs that this program would use; gpu_table.h shows the list.
+// The machine's GPUs as nvidia-smi and CUDA together see them; gpu_table.h shows them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +7,7 @@
 #include <vector>
 
 #include "engine/runtime/physical_gpus.h"
-#include "tools/nvml/nvml.h"
+#include "tools/devices/nvidia_smi.h"
 
 namespace lockstep::tools {
 
@@ -25,17 +21,15 @@ struct CudaView {
 CudaView read_cuda();
 
 struct GpuRow {
-  // From NVML. For a GPU that only CUDA knows, from CUDA, with an index after NVML's last.
-  nvml::GpuStatus status;
+  // From nvidia-smi. For a GPU that only CUDA knows, from CUDA, with an index after the last.
+  GpuStatus status;
   std::vector<int> logical_ids;  // {0, 1}: cuda:0 and cuda:1 are this GPU
   enum class Visibility { visible, hidden } visibility = Visibility::visible;
 };
 
 struct GpuList {
   std::vector<GpuRow> rows;
-  std::vector<std::vector<nvml::GpuLink>> links;  // [row][row]
-  nvml::DriverVersions versions;
-  std::string nvml_problem;                    // empty if NVML works
+  MachineGpus machine;                         // its links are [row][row]
   std::string cuda_problem;                    // empty if this program can use a GPU
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
   std::vector<std::string> notes;              // one line each about what is hidden or wrong
@@ -46,11 +40,11 @@ struct GpuList {
 };
 
 // visible_devices is the environment's CUDA_VISIBLE_DEVICES.
-GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
+GpuList list_gpus(const MachineGpus& machine, const CudaView& cuda,
                   const std::optional<std::string>& visible_devices);
 
-// The same for this process's environment.
-GpuList list_gpus(const nvml::Library& library);
+// The same for this machine and this process's environment.
+GpuList list_gpus();
 
 struct GpuUuids {
   std::string gpu;                       // "GPU-c0ffee00-..."
@@ -74,8 +68,7 @@ VisibleGpus read_visible_devices(const std::optional<std::string>& text,
 
 // Ids of the `count` logical devices with the most free memory: the most first, and smaller ids
 // first among equals.
-// Throws Error{Usage} if there are fewer, Error{Device} if a GPU does not tell the value or NVML is
-// missing.
+// Throws Error{Usage} if there are fewer, Error{Device} if a GPU or nvidia-smi does not tell.
 std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count);
 
 }  // namespace lockstep::tools

@@ -7,8 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tools/nvml/nvml.h"
-
 namespace lockstep::tools {
 
 TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
@@ -45,15 +43,19 @@ using Align = TextTable::Align;
 
 constexpr std::size_t kMaxCommand = 64;  // so that a line stays within 110 columns
 
+std::string or_dash(const std::string& text) {
+  return text.empty() ? "-" : text;
+}
+
 std::string mib(std::optional<std::size_t> num_bytes) {
   return num_bytes ? fmt::format("{}", *num_bytes >> 20) : "-";
 }
 
-std::string with_unit(std::optional<unsigned> value, const char* unit) {
-  return value ? fmt::format("{} {}", *value, unit) : "-";
+std::string with_unit(std::optional<double> value, const char* unit) {
+  return value ? fmt::format("{:.0f} {}", *value, unit) : "-";
 }
 
-std::string power(const nvml::GpuStatus& gpu) {
+std::string power(const GpuStatus& gpu) {
   if (!gpu.power_watts) return "-";
   if (!gpu.power_limit_watts) return fmt::format("{:.0f} W", *gpu.power_watts);
   return fmt::format("{:.0f} / {:.0f} W", *gpu.power_watts, *gpu.power_limit_watts);
@@ -81,16 +83,15 @@ std::string gpus_text(const GpuList& list) {
                    {"temp", Align::right},
                    {"power", Align::right}});
   for (const GpuRow& row : list.rows) {
-    const nvml::GpuStatus& gpu = row.status;
-    const auto bytes = [&](std::size_t nvml::GpuMemory::*member) {
+    const GpuStatus& gpu = row.status;
+    const auto bytes = [&](std::size_t GpuMemory::*member) {
       return mib(gpu.memory ? std::optional(*gpu.memory.*member) : std::nullopt);
     };
-    const auto& capability = gpu.compute_capability;
-    table.add_row({std::to_string(gpu.index), device_names(row), gpu.name.empty() ? "-" : gpu.name,
-                   capability ? fmt::format("{}.{}", capability->major, capability->minor) : "-",
-                   bytes(&nvml::GpuMemory::used_bytes), bytes(&nvml::GpuMemory::free_bytes),
-                   bytes(&nvml::GpuMemory::total_bytes), with_unit(gpu.utilization_percent, "%"),
-                   with_unit(gpu.temperature_celsius, "C"), power(gpu)});
+    table.add_row({std::to_string(gpu.index), device_names(row), or_dash(gpu.name),
+                   or_dash(gpu.compute_capability), bytes(&GpuMemory::used_bytes),
+                   bytes(&GpuMemory::free_bytes), bytes(&GpuMemory::total_bytes),
+                   with_unit(gpu.utilization_percent, "%"), with_unit(gpu.temperature_celsius, "C"),
+                   power(gpu)});
   }
   return table.text();
 }
@@ -105,9 +106,8 @@ std::string processes_text(const GpuList& list) {
   std::vector<std::size_t> silent;
   for (const GpuRow& row : list.rows) {
     if (!row.status.processes) silent.push_back(row.status.index);
-    for (const nvml::GpuProcess& process :
-         row.status.processes.value_or(std::vector<nvml::GpuProcess>())) {
-      const auto owner = nvml::find_owner(process.pid);
+    for (const GpuProcess& process : row.status.processes.value_or(std::vector<GpuProcess>())) {
+      const auto owner = find_owner(process.pid);
       ++num_processes;
       table.add_row({std::to_string(row.status.index), std::to_string(process.pid),
                      owner ? owner->user : "-", mib(process.memory_bytes),
@@ -121,9 +121,24 @@ std::string processes_text(const GpuList& list) {
   return text;
 }
 
-std::string link_text(const nvml::GpuLink& link) {
-  if (!link.peer_access) return link.path() + " ?";
-  return link.path() + (*link.peer_access ? " peer" : "");
+// The words of `nvidia-smi topo`, without NV1, NV2, ...
+constexpr std::pair<const char*, const char*> kPaths[] = {
+    {"PIX", "one PCIe switch"},
+    {"PXB", "several PCIe switches, no host bridge"},
+    {"PHB", "a PCIe host bridge, in the CPU"},
+    {"NODE", "several host bridges of one NUMA node"},
+    {"SYS", "the interconnect between NUMA nodes"},
+    {"NV#", "that many bonded NVLinks"},
+};
+
+bool is_nvlink(const GpuLink& link) {
+  return link.path.starts_with("NV");
+}
+
+std::string link_text(const GpuLink& link) {
+  const std::string path = or_dash(link.path);
+  if (!link.peer_access) return path + " ?";
+  return path + (*link.peer_access ? " peer" : "");
 }
 
 std::string links_text(const GpuList& list) {
@@ -135,18 +150,17 @@ std::string links_text(const GpuList& list) {
   for (std::size_t a = 0; a < list.rows.size(); ++a) {
     std::vector<std::string> cells{fmt::format("GPU {}", list.rows[a].status.index)};
     for (std::size_t b = 0; b < list.rows.size(); ++b) {
-      cells.push_back(a == b ? "X" : link_text(list.links[a][b]));
+      const GpuLink& link = list.machine.links[a][b];
+      cells.push_back(a == b ? "X" : link_text(link));
       if (a == b) continue;
-      const nvml::GpuLink& link = list.links[a][b];
-      paths.insert(link.num_nvlinks > 0 ? "NV#" : link.path());
+      paths.insert(is_nvlink(link) ? "NV#" : link.path);
       any_unknown = any_unknown || !link.peer_access;
     }
     table.add_row(std::move(cells));
   }
   std::string text = table.text();
-  for (const std::string& path : paths) {
-    const std::string meaning = nvml::explain_path(path);
-    if (!meaning.empty()) text += fmt::format("{:<5} {}\n", path, meaning);
+  for (const auto& [path, meaning] : kPaths) {
+    if (paths.contains(path)) text += fmt::format("{:<5} {}\n", path, meaning);
   }
   text +=
       "peer  the row's GPU reads the column's memory itself; without it copies go through the "
@@ -168,51 +182,48 @@ std::string gpu_table(const GpuList& list) {
 
 namespace {
 
-using nlohmann::json;
-using nlohmann::ordered_json;
-
 template <typename T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json();
+nlohmann::json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
-json or_null(const std::string& text) {
-  return text.empty() ? json() : json(text);
+nlohmann::json or_null(const std::string& text) {
+  return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
 
-ordered_json process_json(const nvml::GpuProcess& process) {
-  const auto owner = nvml::find_owner(process.pid);
+nlohmann::ordered_json process_json(const GpuProcess& process) {
+  const auto owner = find_owner(process.pid);
   return {{"pid", process.pid},
-          {"user", owner ? json(owner->user) : json()},
-          {"command", owner ? json(owner->command) : json()},
+          {"user", owner ? nlohmann::json(owner->user) : nlohmann::json()},
+          {"command", owner ? nlohmann::json(owner->command) : nlohmann::json()},
           {"memory_bytes", or_null(process.memory_bytes)}};
 }
 
-ordered_json row_json(const GpuRow& row) {
-  const nvml::GpuStatus& gpu = row.status;
-  ordered_json devices = ordered_json::array();
+nlohmann::ordered_json row_json(const GpuRow& row) {
+  const GpuStatus& gpu = row.status;
+  nlohmann::ordered_json devices = nlohmann::ordered_json::array();
   for (const int id : row.logical_ids) devices.push_back(fmt::format("cuda:{}", id));
-  ordered_json json_row{{"gpu", gpu.index},
-                        {"devices", devices},
-                        {"visible", row.visibility == GpuRow::Visibility::visible},
-                        {"name", or_null(gpu.name)},
-                        {"uuid", or_null(gpu.uuid)},
-                        {"pci_bus_id", or_null(gpu.pci_bus_id)}};
-  json_row["compute_capability"] =
-      gpu.compute_capability
-          ? json(fmt::format("{}.{}", gpu.compute_capability->major, gpu.compute_capability->minor))
-          : json();
-  json_row["memory_used_bytes"] = gpu.memory ? json(gpu.memory->used_bytes) : json();
-  json_row["memory_free_bytes"] = gpu.memory ? json(gpu.memory->free_bytes) : json();
-  json_row["memory_total_bytes"] = gpu.memory ? json(gpu.memory->total_bytes) : json();
+  nlohmann::ordered_json json_row{{"gpu", gpu.index},
+                                  {"devices", devices},
+                                  {"visible", row.visibility == GpuRow::Visibility::visible},
+                                  {"name", or_null(gpu.name)},
+                                  {"uuid", or_null(gpu.uuid)},
+                                  {"pci_bus_id", or_null(gpu.pci_bus_id)}};
+  json_row["compute_capability"] = or_null(gpu.compute_capability);
+  json_row["memory_used_bytes"] =
+      gpu.memory ? nlohmann::json(gpu.memory->used_bytes) : nlohmann::json();
+  json_row["memory_free_bytes"] =
+      gpu.memory ? nlohmann::json(gpu.memory->free_bytes) : nlohmann::json();
+  json_row["memory_total_bytes"] =
+      gpu.memory ? nlohmann::json(gpu.memory->total_bytes) : nlohmann::json();
   json_row["utilization_percent"] = or_null(gpu.utilization_percent);
   json_row["temperature_celsius"] = or_null(gpu.temperature_celsius);
   json_row["power_watts"] = or_null(gpu.power_watts);
   json_row["power_limit_watts"] = or_null(gpu.power_limit_watts);
-  json_row["processes"] = json();
+  json_row["processes"] = nlohmann::json();
   if (gpu.processes) {
-    json_row["processes"] = json::array();
-    for (const nvml::GpuProcess& process : *gpu.processes) {
+    json_row["processes"] = nlohmann::json::array();
+    for (const GpuProcess& process : *gpu.processes) {
       json_row["processes"].push_back(process_json(process));
     }
   }
@@ -221,25 +232,26 @@ ordered_json row_json(const GpuRow& row) {
 
 }  // namespace
 
-ordered_json gpu_json(const GpuList& list) {
-  ordered_json result{{"driver", or_null(list.versions.driver)},
-                      {"nvml", or_null(list.versions.nvml)},
-                      {"newest_cuda", or_null(list.versions.newest_cuda)},
-                      {"nvml_problem", or_null(list.nvml_problem)},
-                      {"cuda_problem", or_null(list.cuda_problem)},
-                      {"cuda_visible_devices", or_null(list.visible_devices)},
-                      {"gpus", ordered_json::array()},
-                      {"links", ordered_json::array()},
-                      {"notes", list.notes}};
+nlohmann::ordered_json gpu_json(const GpuList& list) {
+  const MachineGpus& machine = list.machine;
+  nlohmann::ordered_json result{{"driver", or_null(machine.driver)},
+                                {"nvml", or_null(machine.nvml)},
+                                {"newest_cuda", or_null(machine.newest_cuda)},
+                                {"nvml_problem", or_null(machine.problem)},
+                                {"cuda_problem", or_null(list.cuda_problem)},
+                                {"cuda_visible_devices", or_null(list.visible_devices)},
+                                {"gpus", nlohmann::ordered_json::array()},
+                                {"links", nlohmann::ordered_json::array()},
+                                {"notes", list.notes}};
   for (const GpuRow& row : list.rows) result["gpus"].push_back(row_json(row));
   for (std::size_t a = 0; a < list.rows.size(); ++a) {
     for (std::size_t b = 0; b < list.rows.size(); ++b) {
       if (a == b) continue;
-      const nvml::GpuLink& link = list.links[a][b];
+      const GpuLink& link = machine.links[a][b];
       result["links"].push_back({{"from", list.rows[a].status.index},
                                  {"to", list.rows[b].status.index},
-                                 {"nvlinks", link.num_nvlinks},
-                                 {"pcie", or_null(link.pcie_path)},
+                                 {"nvlinks", is_nvlink(link) ? std::stoul(link.path.substr(2)) : 0},
+                                 {"pcie", is_nvlink(link) ? nlohmann::json() : or_null(link.path)},
                                  {"peer_access", or_null(link.peer_access)}});
     }
   }

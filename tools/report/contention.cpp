@@ -73,7 +73,7 @@ std::vector<std::string> contention_notes(const std::vector<RunRow>& rows) {
     notes.push_back(
         fmt::format("? contended: {} does not say whether another process used the {} "
                     "meanwhile",
-                    is_cpu ? "/proc/stat" : "NVML", is_cpu ? "cores" : "GPU"));
+                    is_cpu ? "/proc/stat" : "nvidia-smi", is_cpu ? "cores" : "GPU"));
   }
   return notes;
 }

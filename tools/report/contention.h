@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/runtime/cpu_cores.h"
-#include "tools/nvml/nvml.h"
+#include "tools/devices/nvidia_smi.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
@@ -26,7 +26,7 @@ class ContentionProbe {
   std::optional<bool> verdict(std::size_t num_threads, double cpu_seconds_of_peers = 0) const;
 
  private:
-  nvml::ContentionProbe gpus_;
+  GpuContentionProbe gpus_;
   std::optional<runtime::CoreProbe> cores_;
 };
 

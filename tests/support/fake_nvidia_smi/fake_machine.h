@@ -1,7 +1,8 @@
-// Describes a machine for fake_nvml and makes it the one that NVML shows.
+// Describes a machine and makes it the one that nvidia-smi shows.
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,20 +12,19 @@
 
 namespace lockstep::testing {
 
-// While it lives, the environment of this process and of those it starts leads to the fake library,
-// the fake nvidia-smi and this machine; it starts without CUDA_VISIBLE_DEVICES, and with a lock
-// folder of its own.
+// While it lives, the environment of this process and of those it starts leads to the nvidia-smi of
+// this folder and to this machine; it starts without CUDA_VISIBLE_DEVICES, and with a lock folder
+// of its own.
 class FakeMachine {
  public:
   // GPUs "NVIDIA H200" with the UUIDs GPU-00000000-..., GPU-11111111-...: 1 % to n % utilised, 16
-  // GiB in all of which i GiB are used, without processes; 18 links each to switches, PIX within
-  // pairs, NODE within fours, else SYS.
+  // GiB in all of which i GiB are used, without processes; 18 links between any two.
   explicit FakeMachine(std::size_t num_gpus);
   ~FakeMachine();
   FakeMachine(const FakeMachine&) = delete;
   FakeMachine& operator=(const FakeMachine&) = delete;
 
-  // Change it, then publish(). Fields: see fake_nvml.cpp.
+  // Change it, then publish(). Fields: see nvidia-smi in this folder.
   nlohmann::json description;
   nlohmann::json& gpu(std::size_t index) { return description["gpus"][index]; }
   void publish() const;
@@ -32,13 +32,14 @@ class FakeMachine {
   // Processes on a GPU, each with 1 GiB; and those who look at it, at once.
   void set_processes(std::size_t index, const std::vector<int>& pids);
 
-  // Lets the programs load another library, such as one that is not there.
-  static void use_library(const std::string& path);
+  // Makes PATH a folder without nvidia-smi.
+  static void hide_nvidia_smi();
 
   std::filesystem::path lock_folder() const { return folder_ / "locks"; }
 
  private:
   TempFolder folder_;
+  std::string path_ = std::getenv("PATH");  // as it was before
 };
 
 std::string fake_uuid(std::size_t index);
