@@ -1,26 +1,28 @@
 // lockstep bench all-reduce: time and bandwidth of all-reduces between ranks, which are threads or
-// processes, with the columns, flags and definitions of nccl-tests.
+// processes, with the columns, flags and definitions of nccl-tests:
+// algbw = bytes / time, busbw = algbw * 2(n-1)/n, in GB/s.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
+#include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <utility>
 #include <vector>
 
-#include "engine/comm/host_identity.h"
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
-#include "tools/collectives/all_reduce_report.h"
+#include "tools/collectives/all_reduce_flags.h"
 #include "tools/commands.h"
 #include "tools/ranks/rank_job.h"
 #include "tools/ranks/start_ranks.h"
+#include "tools/report/host_info.h"
+#include "tools/report/run_file.h"
 #include "tools/report/status_line.h"
 #include "tools/training/placement.h"
 
@@ -32,7 +34,7 @@ void require_valid(const AllReduceFlags& flags) {
   plan::parse_all_reduce_plan(flags.plan);
   require(flags.op != "avg" || is_floating_point(flags.dtype()), ErrorCode::Usage, "-o",
           "there is no average of {}; use sum, or a floating point type", flags.datatype);
-  require_writable({{"--json", flags.json_path}, {"-J", flags.output_file}});
+  require_writable({{"--json", flags.json_path}});
   list_sizes(flags);
 }
 
@@ -44,65 +46,164 @@ TrainingFlags device_flags(const AllReduceFlags& flags) {
   return devices;
 }
 
-// Measures all sizes of one type and operation on one rank; only rank 0 has a report. Returns the
-// number of wrong values.
-std::size_t measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator,
-                          Device device, AllReduceReport* report) {
-  const bool is_own = flags.comm == "own";
-  const std::vector<std::size_t> sizes = list_sizes(flags);
-  std::size_t num_wrong = 0;
-  for (const std::size_t bytes : sizes) {
-    if (report) {
-      show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
-    }
-    const std::size_t element = size_of(flags.dtype());
-    const std::size_t count = bytes / element;
-    AllReduceRow row;
-    row.num_bytes = count * element;
-    row.count = count;
-    row.datatype = flags.datatype;
-    row.op = flags.op;
-    row.plan = is_own ? plan::to_string(communicator.plan_for(count)) : flags.comm;
-    row.device = device.type;
-    row.transport = communicator.transport();
-    if (flags.measures_out_of_place()) {
-      row.out_of_place =
-          measure_all_reduce(flags, communicator, device, count, Placement::out_of_place);
-    }
-    row.in_place = measure_all_reduce(flags, communicator, device, count, Placement::in_place);
-    num_wrong += row.out_of_place.num_wrong + row.in_place.num_wrong;
-    if (!report) continue;
-    clear_status();
-    report->add(row);
-  }
-  return num_wrong;
+// algbw and busbw, as nccl-tests defines them.
+struct Bandwidth {
+  double algbw = 0;  // GB/s
+  double busbw = 0;
+};
+
+Bandwidth bandwidth(std::size_t num_bytes, const AllReduceTime& time, int num_ranks) {
+  const double algbw = static_cast<double>(num_bytes) / time.seconds * 1e-9;
+  return {algbw, algbw * 2 * (num_ranks - 1) / num_ranks};
 }
 
+// What one rank measured of one size. out_of_place: only with --format nccl-tests.
+struct Measured {
+  std::size_t count = 0;
+  AllReduceTime in_place;
+  std::optional<AllReduceTime> out_of_place;
+};
+
+// The table on the terminal, and the rows of --json. Only rank 0 has one.
+class Report {
+ public:
+  // who: "ranks are threads on cpu devices, ...".
+  Report(const AllReduceFlags& flags, const CommandLine& command, const std::string& who)
+      : flags_(flags),
+        out_(flags.json_path == "-" ? stderr : stdout),
+        json_(file_head("lockstep.bench-all-reduce/1", command)) {
+    json_["rows"] = nlohmann::ordered_json::array();
+    const std::vector<std::size_t> sizes = list_sizes(flags);
+    const std::string range =
+        fmt::format("minBytes {} maxBytes {} step: {} warmup iters: {} iters: {}", sizes.front(),
+                    sizes.back(), describe_step(flags), flags.warm_up, flags.iterations);
+    const int validation = flags.checks() ? 1 : 0;
+    if (flags.is_nccl_tests()) {
+      fmt::print(out_, "# nThread 1 nGpus {} {} agg iters: 1 validation: {} graph: 0 unalign: 0\n",
+                 flags.ranks == "threads" ? flags.num_ranks : 1, range, validation);
+      fmt::print(out_, "# {}\n# out-of-place: a copy, then the all-reduce, which works in place\n",
+                 who);
+      fmt::print(out_, "#\n# {:>53}           {:<34} {:<18}\n", "", "out-of-place", "in-place");
+      print_nccl_tests_heading("size", "count", "type", "redop", "root", "time", "algbw", "busbw",
+                               "#wrong");
+      print_nccl_tests_heading("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "");
+    } else {
+      fmt::print(out_, "# {} {} {} validation: {}\n# {}\n#\n",
+                 flags.ranks == "threads" ? "nThread" : "nProcess", flags.num_ranks, range,
+                 validation, who);
+      fmt::print(out_, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>16}  {:>10}  {:>7}  {:>7}  {:>6}\n",
+                 "size", "count", "type", "redop", "plan", "time", "algbw", "busbw", "#wrong");
+      fmt::print(out_, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>16}  {:>10}  {:>7}  {:>7}\n", "(B)",
+                 "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)");
+    }
+    std::fflush(out_);
+  }
+
+  // flags: of one type and operation.
+  void add(const AllReduceFlags& flags, const comm::Communicator& communicator, Device device,
+           const Measured& measured) {
+    const std::size_t num_bytes = measured.count * size_of(flags.dtype());
+    const AllReduceTime& time = measured.in_place;
+    const std::string plan(flags.comm == "own"
+                               ? plan::to_string(communicator.plan_for(measured.count))
+                               : std::string_view(flags.comm));
+    const Bandwidth rate = count_in(num_bytes, time);
+    if (measured.out_of_place) {
+      count_in(num_bytes, *measured.out_of_place);
+      fmt::print(out_, "{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", num_bytes, measured.count,
+                 flags.datatype, flags.op, -1,
+                 nccl_tests_columns(num_bytes, *measured.out_of_place),
+                 nccl_tests_columns(num_bytes, time));
+    } else {
+      fmt::print(out_,
+                 "  {:>10}  {:>12}  {:>8}  {:>6}  {:>16}  {:>10.2f}  {:>7.2f}  {:>7.2f}  {:>6}\n",
+                 num_bytes, measured.count, flags.datatype, flags.op, plan, time.seconds * 1e6,
+                 rate.algbw, rate.busbw, flags.checks() ? std::to_string(time.num_wrong) : "N/A");
+    }
+    std::fflush(out_);
+    json_["rows"].push_back(
+        {{"bytes", num_bytes},
+         {"type", flags.datatype},
+         {"redop", flags.op},
+         {"plan", plan},
+         {"device", lockstep::to_string(device.type)},
+         {"transport", communicator.transport()},
+         {"comm", flags.comm},
+         {"ranks", flags.num_ranks},
+         {"iterations", flags.iterations},
+         {"warmup_iterations", flags.warm_up},
+         {"time_us", time.seconds * 1e6},
+         {"algbw_gb_per_s", rate.algbw},
+         {"busbw_gb_per_s", rate.busbw},
+         {"wrong", flags.checks() ? nlohmann::json(time.num_wrong) : nlohmann::json()}});
+  }
+
+  // Prints the table's foot and writes the file. Throws Error{Numeric} for wrong values.
+  void finish() const {
+    fmt::print(out_, "# Out of bounds values : {} {}\n", num_wrong_,
+               num_wrong_ == 0 ? "OK" : "FAILED");
+    fmt::print(out_, "# Avg bus bandwidth    : {:.4f}\n", busbw_sum_ / num_times_);
+    if (!flags_.json_path.empty()) write_json(flags_.json_path, json_);
+    require(num_wrong_ == 0, ErrorCode::Numeric, "bench", "{} values are wrong", num_wrong_);
+  }
+
+ private:
+  void print_nccl_tests_heading(const char* size, const char* count, const char* type,
+                                const char* op, const char* root, const char* time,
+                                const char* rate, const char* bus, const char* wrong) const {
+    fmt::print(out_, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", size, count, type, op, root);
+    for (int i = 0; i < 2; ++i) {
+      fmt::print(out_, "  {:>7}  {:>6}  {:>6}  {:>6}", time, rate, bus, wrong);
+    }
+    fmt::print(out_, " \n");
+  }
+
+  std::string nccl_tests_columns(std::size_t num_bytes, const AllReduceTime& time) const {
+    const Bandwidth rate = bandwidth(num_bytes, time, flags_.num_ranks);
+    return fmt::format("  {:>7.2f}  {:>6.2f}  {:>6.2f}  {:>6}", time.seconds * 1e6, rate.algbw,
+                       rate.busbw, flags_.checks() ? std::to_string(time.num_wrong) : "N/A");
+  }
+
+  // Counts a time in the table's foot.
+  Bandwidth count_in(std::size_t num_bytes, const AllReduceTime& time) {
+    const Bandwidth rate = bandwidth(num_bytes, time, flags_.num_ranks);
+    busbw_sum_ += rate.busbw;
+    num_times_ += 1;
+    num_wrong_ += time.num_wrong;
+    return rate;
+  }
+
+  const AllReduceFlags& flags_;
+  std::FILE* out_;
+  nlohmann::ordered_json json_;
+  double busbw_sum_ = 0;
+  double num_times_ = 0;
+  std::size_t num_wrong_ = 0;
+};
+
+// Measures all types, operations and sizes on one rank.
 void measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
-                 AllReduceReport* report) {
-  std::size_t num_wrong = 0;
+                 Report* report) {
   for (const AllReduceFlags& one : each_type_and_op(flags)) {
-    num_wrong += measure_sizes(one, communicator, device, report);
+    const std::vector<std::size_t> sizes = list_sizes(one);
+    for (const std::size_t bytes : sizes) {
+      if (report) {
+        show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
+      }
+      const auto measure = [&](Placement placement) {
+        return measure_all_reduce(one, communicator, device, bytes / size_of(one.dtype()),
+                                  placement);
+      };
+      Measured measured;
+      measured.count = bytes / size_of(one.dtype());
+      if (one.is_nccl_tests()) measured.out_of_place = measure(Placement::out_of_place);
+      measured.in_place = measure(Placement::in_place);
+      if (!report) continue;
+      clear_status();
+      report->add(one, communicator, device, measured);
+    }
   }
-  if (!report) return;
-  report->finish();
-  require(num_wrong == 0, ErrorCode::Numeric, "bench", "{} values are wrong", num_wrong);
-}
-
-std::string host_name() {
-  return comm::host_name_of(comm::host_identity());
-}
-
-// Gathers "4711 1 node7" (process, device, host) from every rank.
-std::vector<RankPlace> gather_places(RankJob& rank) {
-  const std::string mine = fmt::format("{} {} {}", getpid(), rank.device.index, host_name());
-  std::vector<RankPlace> places;
-  for (const std::string& text : gather_at_rank_zero(rank, "places", mine)) {
-    RankPlace place{0, "", rank.device};
-    std::istringstream(text) >> place.process >> place.device.index >> place.host;
-    places.push_back(std::move(place));
-  }
-  return places;
+  if (report) report->finish();
 }
 
 void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
@@ -116,10 +217,7 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   std::string who = fmt::format("ranks are threads on {} devices, comm own, {} cores",
                                 lockstep::to_string(type), runtime::num_cores());
   if (options.link) who += "\n# " + link_note(flags);
-  AllReduceBench bench{flags, command, who, {}};
-  for (int r = 0; r < flags.num_ranks; ++r)
-    bench.places.push_back({getpid(), host_name(), {type, r}});
-  AllReduceReport report(bench);
+  Report report(flags, command, who);
   const auto work = [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();
     measure_all(flags, communicator, {type, rank}, rank == 0 ? &report : nullptr);
@@ -141,19 +239,19 @@ std::vector<launch::Setting> common_settings(const AllReduceFlags& flags, Device
           {"iterations", std::to_string(flags.iterations)},
           {"warm-up", std::to_string(flags.warm_up)},
           {"check", flags.check},
-          {"out of place", flags.measures_out_of_place() ? "yes" : "no"}};
+          {"format", flags.format}};
 }
 
 void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(device_flags(flags));
   run_as_rank(flags, type, common_settings(flags, type), [&](RankJob& rank) {
     flags.comm = rank.comm;
-    const AllReduceBench bench{flags, command,
-                               fmt::format("ranks are processes on {} devices, {}",
-                                           lockstep::to_string(type), describe_job(rank)),
-                               gather_places(rank)};
-    std::optional<AllReduceReport> report;
-    if (rank.is_first()) report.emplace(bench);
+    std::optional<Report> report;
+    if (rank.is_first()) {
+      report.emplace(flags, command,
+                     fmt::format("ranks are processes on {} devices, {}", lockstep::to_string(type),
+                                 describe_job(rank)));
+    }
     measure_all(flags, rank.communicator, rank.device, report ? &*report : nullptr);
   });
 }

@@ -37,8 +37,6 @@ TEST(OutputFiles, OfTwoFlagsMustDifferByWhateverNames) {
   }
   expect_rejected(run_lockstep({"train", "--save", "dangling", "--log", "none yet"}, folder.path()),
                   2, {"is also the file of --save"});
-  expect_rejected(run_lockstep(words("bench all-reduce --json a -J soft"), folder.path()), 2,
-                  {"is also the file of --json"});
   EXPECT_EQ(read_text(folder / "a"), "old");
 }
 

@@ -114,9 +114,6 @@ void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
                   "the table: lockstep, or nccl-tests (out-of-place and in-place columns)")
       ->check(one_of({"lockstep", "nccl-tests"}));
   command.add_option("--json", flags.json_path, "write the rows here (-: standard output)");
-  command.add_option("-J,--output_file", flags.output_file,
-                     "write the rows as nccl-tests' JSON; an existing file is kept, and FILE.0, "
-                     "FILE.1, ... is written");
 }
 
 std::string describe_step(const AllReduceFlags& flags) {
@@ -145,7 +142,7 @@ std::vector<std::size_t> list_sizes(const AllReduceFlags& flags) {
       if (bytes > last / factor) break;
     }
   }
-  const int num_buffers = flags.measures_out_of_place() ? 2 : 1;
+  const int num_buffers = flags.is_nccl_tests() ? 2 : 1;
   require_memory("-e", static_cast<double>(sizes.back()) * flags.num_ranks * num_buffers);
   return sizes;
 }
@@ -234,12 +231,9 @@ AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator
   const Tensor buffer = Tensor::from(values, {count}).to(flags.dtype()).to(device);
   comm::CollectiveOptions options;
   options.op = flags.reduce_op();
-  const bool is_out_of_place = placement == Placement::out_of_place;
-  const Tensor input =
-      is_out_of_place ? Tensor::from(values, {count}).to(flags.dtype()).to(device) : Tensor();
-  if (is_out_of_place) buffer.fill(0);
+  const Tensor input = placement == Placement::out_of_place ? buffer.clone() : Tensor();
   const auto all_reduce = [&] {
-    if (is_out_of_place) buffer.copy_from(input);
+    if (input.defined()) buffer.copy_from(input);
     communicator.all_reduce(buffer, options).wait();
   };
   all_reduce();
@@ -249,7 +243,7 @@ AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator
   }
   // A sum doubles the values in every iteration; zeros stay zeros, and are as fast as any number.
   buffer.fill(0);
-  if (is_out_of_place) input.fill(0);
+  if (input.defined()) input.fill(0);
   for (int i = 0; i < flags.warm_up; ++i) all_reduce();
   buffer.stream().synchronize();
   communicator.barrier().wait();

@@ -27,20 +27,16 @@ struct AllReduceFlags : RankFlags {
   std::string op = "sum";
   int iterations = 20;
   int warm_up = 5;
-  int blocking = 1;
-  int local_register = 0;
   std::string check = "0";  // -c: "" alone, else a number; 0 does not check
   int num_ranks = 2;
   std::optional<int> num_gpus;  // -g: devices of this process
+  int blocking = 1;
+  int local_register = 0;
   std::string format = "lockstep";
   std::string json_path;
-  std::string output_file;  // -J: nccl-tests' own JSON
 
   bool checks() const { return check != "0"; }
   bool is_nccl_tests() const { return format == "nccl-tests"; }
-  // nccl-tests reports out-of-place times too.
-  bool measures_out_of_place() const { return is_nccl_tests() || !output_file.empty(); }
-  int gpus_per_process() const { return ranks == "threads" ? num_ranks : 1; }
   DType dtype() const;  // for "all", the largest, which sets the smallest size
   comm::ReduceOp reduce_op() const;
 };
@@ -69,7 +65,6 @@ enum class Placement { in_place, out_of_place };
 
 // Every rank calls it alike, with a device of its own. count: elements of flags.dtype().
 AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator& communicator,
-                                 Device device, std::size_t count,
-                                 Placement placement = Placement::in_place);
+                                 Device device, std::size_t count, Placement placement);
 
 }  // namespace lockstep::tools
