@@ -132,6 +132,7 @@ void read_loss_log(const std::filesystem::path& path) {
 
 void read_timeline(const std::filesystem::path& path) {
   std::vector<tools::page::PageRun> runs(1);
+  runs[0].file.json = std::make_shared<nlohmann::json>(nlohmann::json::object());
   runs[0].file.rows.emplace_back().step_seconds = 1;
   runs[0].timeline = tools::page::read_step_timeline(path, "report");
   const tools::page::StepTimeline& timeline = *runs[0].timeline;

@@ -134,66 +134,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
 Json losses_json(const ThinnedLosses& losses) {
   return {{"steps_per_point", losses.steps_per_point}, {"mean", losses.mean}};
-}
-
-// The validation loss after each epoch, with the number of that epoch's last step.
-Json validation_json(const RunFile& file, const FileRow& row) {
-  const std::size_t num_epochs = row.epoch_validation_loss.size();
-  Json points = Json::array();
-  for (std::size_t i = 0; i < num_epochs; ++i) {
-    std::size_t step = row.num_steps;
-    if (i + 1 < num_epochs) {
-      step = file.workload ? (i + 1) * ((file.workload->rows_per_epoch + row.batch - 1) / row.batch)
-                           : (i + 1) * row.num_steps / num_epochs;
-    }
-    points.push_back({{"step", step}, {"loss", row.epoch_validation_loss[i]}});
-  }
-  return points;
-}
-
-// The fields that page.js shows. The reader has checked that their values can be true.
-Json row_json(const RunFile& file, const FileRow& row) {
-  const bool is_gpu = file.config_value("device") == "cuda";
-  Json json{{"mode", row.mode},
-            {"kind", row.kind},
-            {"name", name_of(row)},
-            {"cpu", row.kind == "measured" && !is_gpu},
-            {"topology", row.topology},
-            {"slow_motion", row.slow_motion},
-            {"devices", row.devices},
-            {"batch", row.batch},
-            {"rows_per_device", row.rows_per_device()},
-            {"what_if", row.what_if},
-            {"contended", row.contended == true},
-            {"epochs", row.epoch_seconds},
-            {"epoch", or_null(row.median_epoch_seconds)},
-            {"step", row.step_seconds},
-            {"speedup", or_null(row.speedup)},
-            {"ideal", or_null(row.ideal_speedup)},
-            {"efficiency", or_null(row.efficiency)},
-            {"busy", row.busy_fraction},
-            {"sent", row.comm_bytes_per_device_per_step},
-            {"peaks", row.peak_bytes},
-            {"equal", or_null(row.verdict_equal)},
-            {"loss", or_null(row.final_loss)},
-            {"accuracy", or_null(row.test_accuracy)},
-            {"accuracies", row.epoch_accuracy},
-            {"validation", validation_json(file, row)},
-            {"losses", losses_json(row.losses)}};
-  if (row.shortest && row.longest) json["band"] = {*row.shortest, *row.longest};
-  if (!row.breakdown) return json;
-  for (const auto& [name, seconds] : trace::kBreakdownParts) {
-    json["parts"][name] = (*row.breakdown).*seconds;
-  }
-  json["hidden"] = row.breakdown->overlapped_comm;
-  return json;
 }
 
 Json timeline_json(const StepTimeline& timeline) {
@@ -229,32 +171,27 @@ std::string shell_line(const std::vector<std::string>& words) {
   return line;
 }
 
+// The file without its workload, of which the script needs only the size of the data set.
+nlohmann::json file_json(const RunFile& file) {
+  nlohmann::json json = *file.json;
+  json.erase("workload");
+  if (file.workload) json["workload"]["rows_per_epoch"] = file.workload->rows_per_epoch;
+  return json;
+}
+
 Json run_json(const PageRun& run) {
   const RunFile& file = run.file;
-  const FileRow& judged = judged_row(file);
   Json json{{"name", run.name},
             {"headline", headline(file)},
-            {"date", file.date},
             {"command", shell_line(file.command)},
-            {"host",
-             {{"cpu", file.host.cpu},
-              {"cores", file.host.cores},
-              {"memory_bytes", file.host.memory_bytes},
-              {"os", file.host.os},
-              {"gpus", file.host.gpus},
-              {"version", file.host.version},
-              {"build", file.host.build}}},
-            {"config", Json::array()},
-            {"judged", &judged - file.rows.data()},
+            {"judged", &judged_row(file) - file.rows.data()},
             {"answers", Json::array()},
             {"missing", run.missing},
             {"log", losses_json(run.losses)},
-            {"rows", Json::array()}};
-  for (const auto& [flag, value] : file.config) json["config"].push_back({flag, or_null(value)});
+            {"file", file_json(file)}};
   for (const Answer& answer : explain(file)) {
     json["answers"].push_back({{"title", answer.title}, {"text", answer.text}});
   }
-  for (const FileRow& row : file.rows) json["rows"].push_back(row_json(file, row));
   if (run.timeline) json["timeline"] = timeline_json(*run.timeline);
   return json;
 }

@@ -11,6 +11,7 @@
 #include "tools/page/page_files.h"
 #include "tools/page/step_timeline.h"
 #include "tools/report/run_reader.h"
+#include "tools/training/losses.h"
 
 namespace lockstep::tools::page {
 

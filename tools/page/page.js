@@ -27,6 +27,36 @@ const most = values => Math.max(...values, 0);
 const plural = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
 const unique = values => [...new Set(values)];
 
+// ---- Reading a run file ----
+
+// The validation loss after each epoch, with the number of that epoch's last step.
+function validation(file, row) {
+  const losses = row.epoch_validation_loss ?? [];
+  const steps = file.workload ? Math.ceil(file.workload.rows_per_epoch / row.batch) : Math.floor(row.iterations / losses.length);
+  return losses.map((loss, i) => ({step: i + 1 < losses.length ? (i + 1) * steps : row.iterations, loss}));
+}
+
+// A row as the charts use it. What the file does not say is null or empty.
+function readRow(file, row) {
+  const kind = row.kind ?? 'measured', what_if = row.what_if ?? '';
+  return {
+    mode: row.mode, kind, what_if, name: `${row.mode} x${row.devices}${what_if && ` (${what_if})`}`,
+    cpu: kind === 'measured' && file.config?.device !== 'cuda',
+    topology: row.topology ?? '', slow_motion: row.slow_motion ?? 1,
+    devices: row.devices, batch: row.batch, rows_per_device: Math.floor(row.batch / row.devices),
+    contended: row.contended === true,
+    epochs: row.epoch_seconds ?? [], epoch: row.median_epoch_seconds ?? null, step: row.step_seconds,
+    band: row.step_seconds_band, parts: row.breakdown_seconds, hidden: row.overlapped_comm_seconds ?? 0,
+    speedup: row.speedup ?? null, ideal: row.ideal_speedup ?? null, efficiency: row.efficiency ?? null,
+    busy: row.busy_fraction ?? [], sent: row.comm_bytes_per_device_per_step ?? 0, peaks: row.peak_bytes ?? [],
+    equal: row.verdict?.equal ?? null, loss: row.final_loss ?? null, accuracy: row.test_accuracy ?? null,
+    accuracies: row.epoch_accuracy ?? [], validation: validation(file, row),
+    losses: row.losses ?? {steps_per_point: 1, mean: []},
+  };
+}
+
+const readRun = run => ({...run, rows: run.file.rows.map(row => readRow(run.file, row))});
+
 // ---- Rows, and which of them may share an axis ----
 
 const isGrowing = run => {
@@ -417,25 +447,27 @@ function rowTable(run) {
   return el('div', {className: 'scroll'}, el('table', {}, el('thead', {}, head), el('tbody', {}, ...body)));
 }
 
+const flagText = value => typeof value === 'string' ? value : JSON.stringify(value);
+
 function origin(run) {
-  const {host} = run;
-  const machine = [host.cpu, plural(host.cores, 'core'), `${short(host.memory_bytes / 2 ** 30)} GiB`, ...host.gpus,
-    host.os, `Lockstep ${host.version}, ${host.build}`];
-  const unset = run.config.filter(([, value]) => value === null).map(([flag]) => flag);
-  return [el('p', {className: 'note'}, machine.join(' · ')), el('pre', {}, run.command),
-    el('dl', {className: 'config'}, ...run.config.filter(([, value]) => value !== null).map(
-        ([flag, value]) => el('div', {}, el('dt', {}, flag), el('dd', {}, value)))),
+  const host = run.file.host ?? {}, flags = Object.entries(run.file.config ?? {});
+  const machine = [host.cpu, plural(host.cores ?? 1, 'core'), `${short((host.memory_bytes ?? 0) / 2 ** 30)} GiB`,
+    ...(host.gpus ?? []).map(gpu => gpu.name), host.os, `Lockstep ${host.version}, ${host.build}`];
+  const unset = flags.filter(([, value]) => value === null).map(([flag]) => flag);
+  return [el('p', {className: 'note'}, machine.filter(Boolean).join(' · ')), el('pre', {}, run.command),
+    el('dl', {className: 'config'}, ...flags.filter(([, value]) => value !== null).map(
+        ([flag, value]) => el('div', {}, el('dt', {}, flag), el('dd', {}, flagText(value))))),
     unset.length ? el('p', {className: 'note'}, `Not in force: ${unset.join(', ')}.`) : null];
 }
 
 function about(run) {
-  const set = Object.fromEntries(run.config);
+  const set = run.file.config ?? {};
   const text = [`${set.model ?? '?'} on ${set.dataset ?? '?'}`];
   if (set.batch && !isGrowing(run)) text.push(`batch ${set.batch}`);
   if (set.epochs) text.push(plural(Number(set.epochs), 'epoch'));
   const judged = run.rows[run.judged];
   return `${judged.name}${judged.kind === 'measured' ? '' : ', ' + kindOf(judged)} · ${text.join(', ')} · ` +
-      run.date.replace('T', ' ').replace(/:\d\dZ$/, ' UTC');
+      (run.file.date ?? '').replace('T', ' ').replace(/:\d\dZ$/, ' UTC');
 }
 
 function drawRun(parent, run) {
@@ -523,7 +555,7 @@ function drawAll() {
   });
 }
 
-const runs = JSON.parse(document.getElementById('runs').textContent);
+const runs = JSON.parse(document.getElementById('runs').textContent).map(readRun);
 drawAll();
 document.documentElement.dataset.drawn = document.querySelectorAll('canvas').length;
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => location.reload());

@@ -46,36 +46,10 @@ FileHost read_host(const JsonFields& fields) {
   FileHost host;
   host.cpu = fields.text_or_empty("cpu");
   host.cores = fields.count_or("cores", 1);
-  host.memory_bytes = fields.optional_number("memory_bytes").value_or(0);
-  host.os = fields.text_or_empty("os");
   if (fields.has("gpus")) {
     for (const JsonFields& gpu : fields.objects("gpus")) host.gpus.push_back(gpu.text("name"));
   }
-  host.version = fields.text_or_empty("version");
-  host.build = fields.text_or_empty("build");
   return host;
-}
-
-// True for a value, or a list of values; no flag has deeper nesting.
-bool is_flag_value(const nlohmann::json& value) {
-  const auto is_one = [](const nlohmann::json& each) { return each.is_primitive(); };
-  return is_one(value) || (value.is_array() && std::ranges::all_of(value, is_one));
-}
-
-std::vector<std::pair<std::string, std::optional<std::string>>> read_config(
-    const JsonFields& fields) {
-  std::vector<std::pair<std::string, std::optional<std::string>>> config;
-  for (const std::string& flag : fields.names()) {
-    const nlohmann::json* const value = fields.find(flag);
-    std::optional<std::string> text;
-    if (value != nullptr && !is_flag_value(*value)) {
-      fields.fail_at(
-          flag, fmt::format("expected one value of the flag '{}', or a list of them", shown(flag)));
-    }
-    if (value != nullptr) text = value->is_string() ? value->get<std::string>() : value->dump();
-    config.emplace_back(flag, std::move(text));
-  }
-  return config;
 }
 
 trace::StepBreakdown read_parts(const JsonFields& fields) {
@@ -109,7 +83,6 @@ FileRow read_row(const JsonFields& fields) {
   if (row.kind != "measured" && row.kind != "acted" && row.kind != "predicted") {
     fields.refuse("kind", "measured, acted or predicted");
   }
-  row.slow_motion = fields.optional_number("slow_motion").value_or(1);
   row.devices = fields.count("devices");
   row.physical_devices = fields.count_or("physical_devices", row.devices);
   row.threads_per_device = fields.count_or("threads_per_device", 1);
@@ -123,11 +96,6 @@ FileRow read_row(const JsonFields& fields) {
   row.step_seconds = fields.positive("step_seconds");
   row.what_if = shown(fields.text_or_empty("what_if"));
   row.topology = shown(fields.text_or_empty("topology"));
-  const std::vector<double> band = fields.numbers("step_seconds_band");
-  if (band.size() == 2) {
-    row.shortest = band[0];
-    row.longest = band[1];
-  }
   row.speedup = fields.optional_number("speedup");
   row.ideal_speedup = fields.optional_number("ideal_speedup");
   row.efficiency = fields.optional_number("efficiency");
@@ -136,19 +104,6 @@ FileRow read_row(const JsonFields& fields) {
   row.typical_step = read_typical_step(fields, row.breakdown);
   row.comm_bytes_per_device_per_step =
       fields.optional_number("comm_bytes_per_device_per_step").value_or(0);
-  row.peak_bytes = fields.numbers("peak_bytes");
-  if (fields.has("verdict")) row.verdict_equal = fields.object("verdict").optional_flag("equal");
-  row.final_loss = fields.optional_number("final_loss");
-  row.test_accuracy = fields.optional_number("test_accuracy");
-  row.epoch_accuracy = fields.numbers("epoch_accuracy");
-  row.epoch_validation_loss = fields.numbers("epoch_validation_loss");
-  if (fields.has("losses")) {
-    const JsonFields losses = fields.object("losses");
-    row.losses = {losses.count("steps_per_point"), losses.numbers("mean")};
-  }
-  if (std::ranges::any_of(row.epoch_accuracy, [](double share) { return share > 1; })) {
-    fields.refuse("epoch_accuracy", "fractions, at most 1");
-  }
   return row;
 }
 
@@ -237,10 +192,11 @@ std::vector<fs::path> json_files_in(const fs::path& folder, std::string_view ope
 }  // namespace
 
 std::string RunFile::config_value(std::string_view flag) const {
-  for (const auto& [name, value] : config) {
-    if (name == flag) return value.value_or("");
-  }
-  return {};
+  const nlohmann::json config = json->value("config", nlohmann::json::object());
+  if (!config.is_object()) return {};
+  const auto value = config.find(flag);
+  if (value == config.end() || value->is_null()) return {};
+  return value->is_string() ? value->get<std::string>() : value->dump();
 }
 
 RunFile read_run_file(const std::filesystem::path& path, std::string_view operation) {
@@ -249,10 +205,9 @@ RunFile read_run_file(const std::filesystem::path& path, std::string_view operat
   const JsonFields fields = json.fields();
   RunFile file;
   file.path = path;
-  file.date = fields.text_or_empty("date");
   file.command = fields.texts("command");
+  file.json = std::make_shared<nlohmann::json>(json.json());
   if (fields.has("host")) file.host = read_host(fields.object("host"));
-  if (fields.has("config")) file.config = read_config(fields.object("config"));
   file.rows = read_rows(fields);
   if (fields.has("workload")) file.workload = read_workload(fields.object("workload"));
   return file;

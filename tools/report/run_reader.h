@@ -1,35 +1,30 @@
-// The run file as its readers see it: `explain`, `report` and `predict` take their figures from
-// here. docs/formats.md has every field. Fields that a reader can do without may be missing,
-// because a predicted row has no loss.
+// The run file as `explain`, `report` and `predict` read it: the figures that sentences and
+// predictions are made of. docs/formats.md has every field; the page's script takes the others from
+// the file itself. Fields that a reader can do without may be missing.
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "engine/trace/breakdown.h"
 #include "simulate/predict/kernel_cost.h"
-#include "tools/training/losses.h"
 
 namespace lockstep::tools {
 
 struct FileHost {
   std::string cpu;
   std::size_t cores = 1;
-  double memory_bytes = 0;
-  std::string os;
   std::vector<std::string> gpus;  // their names
-  std::string version;
-  std::string build;
 };
 
 struct FileRow {
   std::string mode;
   std::string kind = "measured";  // or "acted", "predicted"
-  double slow_motion = 1;         // of an acted row: the factor that divided its times
   std::size_t devices = 1;
   std::size_t physical_devices = 1;
   std::size_t threads_per_device = 1;
@@ -40,22 +35,14 @@ struct FileRow {
   std::optional<double> median_epoch_seconds;
   double step_seconds = 0;
   std::optional<double> speedup, ideal_speedup, efficiency;
-  std::string what_if;                      // of a predicted row: what was changed, "batch=64"
-  std::string topology;                     // of a predicted row: what it was predicted for
-  std::optional<double> shortest, longest;  // of a predicted row: the band of its step, in seconds
-  std::vector<double> busy_fraction;        // of each device
+  std::string what_if;                // of a predicted row: what was changed, "batch=64"
+  std::string topology;               // of a predicted row: what it was predicted for
+  std::vector<double> busy_fraction;  // of each device
   // The breakdown of the drawn step: its nine parts, step and overlapped_comm.
   std::optional<trace::StepBreakdown> breakdown;
   std::optional<trace::StepBreakdown> typical_step;  // step_statistics.h; or the drawn step
   double comm_bytes_per_device_per_step = 0;
-  std::vector<double> peak_bytes;  // of each device
-  std::optional<bool> verdict_equal;
-  std::optional<double> final_loss, test_accuracy;
-  std::vector<double> epoch_accuracy;         // fractions
-  std::vector<double> epoch_validation_loss;  // of a text, instead of accuracy
-  ThinnedLosses losses;                       // of every step; no points if the file has none
 
-  std::size_t rows_per_device() const { return batch / devices; }
   double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }
 };
 
@@ -86,16 +73,13 @@ struct FileWorkload {
 
 struct RunFile {
   std::filesystem::path path;
-  std::string date;
+  std::shared_ptr<const nlohmann::json> json;  // the whole file
   std::vector<std::string> command;
   FileHost host;
-  // Every flag in the file's order: strings as they are, other values as JSON writes them; absent
-  // if the flag was not in force.
-  std::vector<std::pair<std::string, std::optional<std::string>>> config;
   std::vector<FileRow> rows;  // at least one
   std::optional<FileWorkload> workload;
 
-  // Empty if the file does not say.
+  // A flag's value, as JSON writes it if it is no string; empty if the file does not say.
   std::string config_value(std::string_view flag) const;
 };
 

@@ -13,7 +13,6 @@ namespace lockstep::tools::page {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -56,13 +55,10 @@ TEST_F(Page, HoldsAllThatItDraws) {
   EXPECT_EQ(run["judged"], 2);
   EXPECT_EQ(run["log"]["mean"], (std::vector<double>{2.3, 1}));
   EXPECT_EQ(run["timeline"]["ranks"][1]["name"], "rank 1 on cpu:1");
-  const Json& row = run["rows"][2];
-  EXPECT_EQ(row["name"], "ddp x2");
-  EXPECT_EQ(row["cpu"], true);
-  EXPECT_EQ(row["speedup"], 1.67);
-  EXPECT_EQ(row["parts"]["exposed_comm"], 0.0005);
-  EXPECT_EQ(row["hidden"], 0.0002);
-  EXPECT_EQ(row["peaks"].size(), 2u);
+  const Json& row = run["file"]["rows"][2];
+  EXPECT_EQ(row["mode"], "ddp");
+  EXPECT_EQ(row["breakdown_seconds"]["exposed_comm"], 0.0005);
+  EXPECT_EQ(run["file"]["workload"], Json({{"rows_per_epoch", 640}})) << "no layers";
 }
 
 TEST_F(Page, NeedsNoOtherFile) {
@@ -87,27 +83,6 @@ TEST_F(Page, WithoutChartJsSaysWhatToInstall) {
   }
 }
 
-TEST_F(Page, TakesTheLossesOfTheRunFile) {
-  Json run = testing::sample_run();
-  run["rows"][0]["losses"] = {{"steps_per_point", 3}, {"mean", {2.5, 1.5, 0.5}}};
-  add("out.json", run);
-  const Json losses = json()[0]["rows"][0]["losses"];
-  EXPECT_EQ(losses["steps_per_point"], 3);
-  EXPECT_EQ(losses["mean"], (std::vector<double>{2.5, 1.5, 0.5}));
-}
-
-TEST_F(Page, PutsTheValidationLossOfATextAtTheEndsOfItsEpochs) {
-  Json run = testing::sample_run();
-  run["rows"][0]["iterations"] = 7;
-  run["rows"][0]["epoch_validation_loss"] = {2.5, 1.5};
-  run["workload"]["rows_per_epoch"] = 5 * 64 - 1;
-  add("out.json", run);
-  const Json rows = json()[0]["rows"];
-  EXPECT_EQ(rows[0]["validation"], Json::parse(R"([{"step": 5, "loss": 2.5},
-                                                   {"step": 7, "loss": 1.5}])"));
-  EXPECT_EQ(rows[1]["validation"], Json::array());
-}
-
 TEST_F(Page, ThinsALongLog) {
   std::string log;
   for (int step = 0; step < 1000; ++step) log += "{\"step\":0,\"loss\":2}\n";
@@ -115,38 +90,6 @@ TEST_F(Page, ThinsALongLog) {
   const ThinnedLosses losses = read_losses(folder_ / "l.jsonl", "test");
   EXPECT_EQ(losses.steps_per_point, 4u);
   EXPECT_EQ(losses.mean, std::vector<double>(250, 2.0));
-}
-
-TEST_F(Page, TellsMeasuredSimulatedAndPredictedRowsApart) {
-  Json run = testing::sample_run();
-  for (const char* kind : {"acted", "predicted"}) {
-    Json row = run["rows"][2];
-    row["kind"] = kind;
-    row["slow_motion"] = 40;
-    row["topology"] = "dgx-a100";
-    row["step_seconds_band"] = {0.0015, 0.003};
-    run["rows"].push_back(row);
-  }
-  add("out.json", run);
-  const Json rows = json()[0]["rows"];
-  std::vector<bool> are_cpu;
-  for (const Json& row : rows) are_cpu.push_back(row["cpu"]);
-  EXPECT_THAT(are_cpu, ElementsAre(true, true, true, false, false));
-  EXPECT_EQ(rows[4]["topology"], "dgx-a100");
-  EXPECT_EQ(rows[4]["band"], (std::vector<double>{0.0015, 0.003}));
-}
-
-TEST_F(Page, ARowThatIsPredictedNeedsNeitherEpochsNorLoss) {
-  Json run = testing::sample_run();
-  run["rows"].push_back({{"mode", "zero"},
-                         {"kind", "predicted"},
-                         {"devices", 8},
-                         {"batch", 64},
-                         {"step_seconds", 0.002}});
-  add("out.json", run);
-  const Json row = json()[0]["rows"][3];
-  EXPECT_EQ(row["mode"], "zero");
-  EXPECT_TRUE(row["epoch"].is_null());
 }
 
 TEST_F(Page, NamesRunsOfTheSameNameByTheirPaths) {
@@ -182,7 +125,7 @@ TEST_F(Page, NothingInAFileIsMarkup) {
   EXPECT_EQ(count(page, "<script"), 3u);
   EXPECT_EQ(count(page, "</script"), 3u);
   for (const char* markup : {"<img", "<b>", "<!--"}) EXPECT_THAT(page, Not(HasSubstr(markup)));
-  EXPECT_EQ(testing::json_of_page(page)[0]["host"]["cpu"], text);
+  EXPECT_EQ(testing::json_of_page(page)[0]["file"]["host"]["cpu"], text);
 }
 
 TEST_F(Page, OfAHundredRunsStaysSmall) {
