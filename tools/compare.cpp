@@ -18,8 +18,8 @@
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
 #include "tools/compare_rows.h"
+#include "tools/explain/limit.h"
 #include "tools/measure_rows.h"
-#include "tools/report/bound.h"
 #include "tools/report/contention.h"
 #include "tools/report/host_info.h"
 #include "tools/report/row_table.h"
@@ -193,9 +193,9 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
     if (!has_processes(training, last)) write_trace(training, last, trace::collect());
     fmt::print(stderr, "{}", describe_trace(training));
   }
+  nlohmann::ordered_json json = make_run_file(command, training, task, rows);
   if (!training.json_path.empty()) {
-    nlohmann::ordered_json json =
-        make_run_file(command, training, task, rows, workload_json(workload));
+    json["workload"] = workload_json(workload);
     for (const PredictedRow& row : predicted) {
       json["rows"].push_back(row_json(row, prediction->topology.name));
     }
@@ -211,7 +211,11 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   require_right_rows(rows);
   print_verdict(task, rows, out);
   if (flags.explain_drift) explain_drift(plan, training, rows, out);
-  const std::string limit = bound_sentence(rows, runtime::num_cores());
+  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const RunFile file = parse_run_file("--json", text, "compare");
+  FileRows compared;  // without predicted rows
+  for (std::size_t i = 0; i < rows.size(); ++i) compared.push_back(&file.rows[i]);
+  const std::string limit = limit_sentence(compared, cores);
   if (!limit.empty()) fmt::print(out, "{}\n", wrap(limit));
 }
 

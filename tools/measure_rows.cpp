@@ -15,7 +15,7 @@
 #include "engine/trace/recorder.h"
 #include "tools/cli/processes.h"
 #include "tools/ranks/start_ranks.h"
-#include "tools/report/bound.h"
+#include "tools/report/scaling.h"
 #include "tools/report/contention.h"
 #include "tools/report/row_file.h"
 #include "tools/report/row_table.h"

@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "tools/report/bound.h"
+#include "tools/report/scaling.h"
 
 namespace lockstep::tools {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <ranges>
 
-#include "tools/report/bound.h"
+#include "tools/explain/limit.h"
 #include "tools/report/row_table.h"
 
 namespace lockstep::tools {
@@ -16,81 +16,24 @@ using trace::format_seconds;
 
 // A smaller difference in speed is not worth a change.
 constexpr double kWorthSaving = 0.02;
-// Two rows' epochs are compared by how many rows of data they hold, of which the file has only the
-// ratio: speed-up = ratio of rows * ratio of times.
-constexpr double kBaselineRows = 1e9;
-
-Mode mode_of(const FileRow& row) {
-  for (const Mode mode : {Mode::single, Mode::data_parallel, Mode::pipeline}) {
-    if (to_string(mode) == row.mode) return mode;
-  }
-  return Mode::ddp;
-}
-
-double epoch_seconds(const FileRow& row) {
-  return row.median_epoch_seconds.value_or(row.step_seconds);
-}
-
-double speedup(const FileRow& row, const FileRow& baseline) {
-  if (row.speedup) return *row.speedup;
-  return row.samples_per_second() / baseline.samples_per_second();
-}
-
-RunRow to_run_row(const FileRow& row, Mode mode, const FileRow& baseline, bool is_cuda) {
-  const bool has_hardware = row.kind == "measured";
-  RunRow run_row;
-  run_row.placement.mode = mode;
-  const DeviceType type = is_cuda || !has_hardware ? DeviceType::cuda : DeviceType::cpu;
-  run_row.placement.devices.assign(row.devices, Device{type, 0});
-  run_row.placement.num_physical = has_hardware ? row.physical_devices : row.devices;
-  run_row.threads_per_device = row.threads_per_device;
-  run_row.batch = row.batch;
-  run_row.contended = has_hardware ? row.contended : std::optional(false);
-  run_row.result.breakdown = row.breakdown;
-  run_row.result.comm_bytes_per_step =
-      static_cast<std::size_t>(std::min(row.comm_bytes_per_device_per_step, 1e18));
-  run_row.result.epoch_seconds = {epoch_seconds(row)};
-  const double ratio = speedup(row, baseline) * epoch_seconds(row) / epoch_seconds(baseline);
-  run_row.epoch_rows =
-      static_cast<std::size_t>(std::llround(kBaselineRows * std::clamp(ratio, 1e-9, 1e9)));
-  return run_row;
-}
-
-// A row of the file, and the same row as compare holds it, so that both judge a run by the same
-// code (report/bound.h).
-struct RunRows {
-  std::vector<const FileRow*> of_file;
-  std::vector<RunRow> rows;
-};
 
 enum class Changes { with, without };
 
-// The rows of one kind, with or without those that a --what-if changed. Acted and predicted devices
-// each have their own hardware. A mode that compare does not have ("hierarchical") is judged like
-// ddp: each of its devices computes everything and sends gradients.
-RunRows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes) {
-  RunRows found;
-  const FileRow* baseline = nullptr;
+// The rows of one kind, with or without those that a --what-if changed.
+FileRows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes) {
+  FileRows found;
   for (const FileRow& row : file.rows) {
     if (row.kind != kind || (changes == Changes::without && !row.what_if.empty())) continue;
-    const Mode mode = mode_of(row);
-    if (baseline == nullptr || mode == Mode::single) baseline = &row;
-    found.of_file.push_back(&row);
-    found.rows.push_back(to_run_row(row, mode, *baseline, file.config_value("device") == "cuda"));
+    found.push_back(&row);
   }
   return found;
 }
 
-const FileRow& baseline_in(const RunRows& found, std::size_t index) {
-  const RunRow& baseline = baseline_of(found.rows, index);
-  return *found.of_file[static_cast<std::size_t>(&baseline - found.rows.data())];
-}
-
 // Rows changed by a --what-if do not judge the run, unless the file has no others.
-RunRows rows_to_explain(const RunFile& file) {
+FileRows rows_to_explain(const RunFile& file) {
   for (const char* kind : {"measured", "acted", "predicted"}) {
-    RunRows found = rows_of_kind(file, kind, Changes::without);
-    if (!found.rows.empty()) return found;
+    FileRows found = rows_of_kind(file, kind, Changes::without);
+    if (!found.empty()) return found;
   }
   return rows_of_kind(file, "predicted", Changes::with);
 }
@@ -137,14 +80,14 @@ std::string epochs_sentence(const FileRow& row, const FileRow& baseline) {
       *row.speedup, steps);
 }
 
-Answer bound_answer(const RunFile& file, const RunRows& found, const FileRow& row,
+Answer bound_answer(const RunFile& file, const FileRows& found, const FileRow& row,
                     const FileRow& baseline) {
   if (!row.breakdown) {
     return {
         "What limits it",
         fmt::format("The file cannot tell: it has no breakdown of a step of {}.", name_of(row))};
   }
-  const std::string bound = bound_sentence(found.rows, file.host.cores, name_of(row));
+  const std::string bound = limit_sentence(found, file.host.cores);
   std::string text = bound.empty() ? largest_sentence(row) : bound;
   if (row.contended == true && bound.empty()) {
     text += " Another process was at work meanwhile, so every time here may be too long.";
@@ -154,9 +97,9 @@ Answer bound_answer(const RunFile& file, const RunRows& found, const FileRow& ro
 
 // Rows trained per second over whole epochs. If the speed-up is known it is used, because it
 // compares epochs.
-double epoch_rate(const RunRows& found, std::size_t index) {
-  const FileRow& row = *found.of_file[index];
-  return row.speedup ? *row.speedup * baseline_in(found, index).samples_per_second()
+double epoch_rate(const FileRows& found, std::size_t index) {
+  const FileRow& row = *found[index];
+  return row.speedup ? *row.speedup * baseline_of(found, index).samples_per_second()
                      : row.samples_per_second();
 }
 
@@ -171,32 +114,32 @@ double noise_of(const FileRow& row) {
 }
 
 // By how much of its rate one row must be faster than the other to be called faster.
-double margin(const RunRows& found, std::size_t a, std::size_t b) {
-  return std::min(0.5, kWorthSaving + noise_of(*found.of_file[a]) + noise_of(*found.of_file[b]));
+double margin(const FileRows& found, std::size_t a, std::size_t b) {
+  return std::min(0.5, kWorthSaving + noise_of(*found[a]) + noise_of(*found[b]));
 }
 
 // True if a beats b by more than noise and by enough to be worth a change.
-bool beats(const RunRows& found, std::size_t a, std::size_t b) {
+bool beats(const FileRows& found, std::size_t a, std::size_t b) {
   return (1 - margin(found, a, b)) * epoch_rate(found, a) > epoch_rate(found, b);
 }
 
 // The first row that no other row beats; so single comes before a dp of one device.
-std::size_t fastest(const RunRows& found) {
+std::size_t fastest(const FileRows& found) {
   std::size_t best = 0;
-  for (std::size_t i = 1; i < found.rows.size(); ++i) {
+  for (std::size_t i = 1; i < found.size(); ++i) {
     if (beats(found, i, best)) best = i;
   }
   return best;
 }
 
 // " dp x4 is as fast within the noise of 7 %."
-std::string equals_text(const RunRows& all, std::size_t best) {
+std::string equals_text(const FileRows& all, std::size_t best) {
   std::string names;
   double widest = 0;
   std::size_t count = 0;
-  for (std::size_t i = 0; i < all.rows.size(); ++i) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
     if (i == best || beats(all, best, i)) continue;
-    names += (count++ == 0 ? " " : ", ") + name_of(*all.of_file[i]);
+    names += (count++ == 0 ? " " : ", ") + name_of(*all[i]);
     widest = std::max(widest, margin(all, i, best));
   }
   if (count == 0) return {};
@@ -204,9 +147,9 @@ std::string equals_text(const RunRows& all, std::size_t best) {
                      count == 1 ? "is" : "are", 100 * widest);
 }
 
-std::string fastest_text(const RunRows& all) {
+std::string fastest_text(const FileRows& all) {
   const std::size_t index = fastest(all);
-  const FileRow& best = *all.of_file[index];
+  const FileRow& best = *all[index];
   std::string text =
       fmt::format("Fastest in this file: {} with batch {}", name_of(best), best.batch);
   if (best.speedup && best.mode != "single") text += fmt::format(", {:.2f}x", *best.speedup);
@@ -216,9 +159,9 @@ std::string fastest_text(const RunRows& all) {
 }
 
 // Lists the rows of `all` that differ from `row` only by a --what-if; empty if there are none.
-std::string changes_text(const RunRows& all, const FileRow& row) {
+std::string changes_text(const FileRows& all, const FileRow& row) {
   std::string text;
-  for (const FileRow* other : all.of_file) {
+  for (const FileRow* other : all) {
     if (other->mode != row.mode || other->devices != row.devices || other->what_if == row.what_if) {
       continue;
     }
@@ -237,16 +180,16 @@ std::string changes_text(const RunRows& all, const FileRow& row) {
 }  // namespace
 
 const FileRow& judged_row(const RunFile& file) {
-  const RunRows found = rows_to_explain(file);
-  return *found.of_file[row_to_explain(found.rows, file.host.cores)];
+  const FileRows found = rows_to_explain(file);
+  return *found[row_to_explain(found, file.host.cores)];
 }
 
 std::vector<Answer> explain(const RunFile& file) {
-  const RunRows found = rows_to_explain(file);
-  const std::size_t index = row_to_explain(found.rows, file.host.cores);
-  const FileRow& row = *found.of_file[index];
-  const FileRow& baseline = baseline_in(found, index);
-  const RunRows all = rows_of_kind(file, row.kind, Changes::with);
+  const FileRows found = rows_to_explain(file);
+  const std::size_t index = row_to_explain(found, file.host.cores);
+  const FileRow& row = *found[index];
+  const FileRow& baseline = baseline_of(found, index);
+  const FileRows all = rows_of_kind(file, row.kind, Changes::with);
   std::vector<Answer> answers{bound_answer(file, found, row, baseline),
                               {"What is fastest", fastest_text(all)}};
   if (row.contended == true || baseline.contended == true) {
@@ -260,10 +203,9 @@ std::vector<Answer> explain(const RunFile& file) {
 namespace {
 
 // "8 GPUs", "2 CPU devices", "One simulated GPU".
-std::string devices_text(const RunFile& file, const FileRow& row) {
-  const bool is_cpu = row.kind == "measured" && file.config_value("device") != "cuda";
+std::string devices_text(const FileRow& row) {
   const std::string noun =
-      std::string(row.kind == "acted" ? "simulated " : "") + (is_cpu ? "CPU device"
+      std::string(row.kind == "acted" ? "simulated " : "") + (row.is_on_cores ? "CPU device"
                                                               : row.kind == "predicted" ? "device"
                                                                                         : "GPU");
   return row.devices == 1 ? "One " + noun : fmt::format("{} {}s", row.devices, noun);
@@ -290,9 +232,9 @@ std::string where_text(const FileRow& row) {
 
 std::string headline(const RunFile& file) {
   const FileRow& row = judged_row(file);
-  const std::string devices = devices_text(file, row) + where_text(row);
-  const RunRows rows = rows_of_kind(file, row.kind, Changes::without);
-  const std::string limit = bound_limit(rows.rows, file.host.cores);
+  const std::string devices = devices_text(row) + where_text(row);
+  const FileRows rows = rows_of_kind(file, row.kind, Changes::without);
+  const std::string limit = limit_name(rows, file.host.cores);
   const std::string limited = limit.empty() ? "" : "; limited by " + limit;
   if (row.speedup && row.devices > 1) {
     const std::string efficient =

@@ -18,7 +18,7 @@ struct Answer {
 // changed by a --what-if are left out: the last answer lists them.
 std::vector<Answer> explain(const RunFile& file);
 
-// The row that the sentences are about: the fastest with several devices (report/bound.h), else the
+// The row that the sentences are about: the fastest with several devices (limit.h), else the
 // file's first. It lives as long as the file.
 const FileRow& judged_row(const RunFile& file);
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/runtime/logical_device.h"
-#include "tools/report/bound.h"
+#include "tools/report/scaling.h"
 #include "tools/report/contention.h"
 #include "tools/training/placement.h"
 

@@ -7,9 +7,9 @@
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/runtime/logical_device.h"
-#include "tools/report/bound.h"
 #include "tools/report/host_info.h"
 #include "tools/report/row_file.h"
+#include "tools/report/scaling.h"
 #include "tools/report/step_statistics.h"
 #include "tools/training/pipeline.h"
 #include "tools/training/placement.h"
@@ -142,15 +142,13 @@ RunRow planned_row(const TrainingTask& task, DevicePlacement placement) {
 
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
                                      const TrainingFlags& flags, const TrainingTask& task,
-                                     const std::vector<RunRow>& rows,
-                                     const nlohmann::ordered_json& workload) {
+                                     const std::vector<RunRow>& rows) {
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
   json["config"] = flags_json(flags, task);
   json["rows"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     json["rows"].push_back(row_json(rows[i], baseline_of(rows, i)));
   }
-  json["workload"] = workload;
   return json;
 }
 

@@ -34,12 +34,11 @@ struct RunRow {
 RunRow planned_row(const TrainingTask& task, DevicePlacement placement);
 
 // Speed-up, ideal, efficiency and the difference of weights are against the row's baseline
-// (bound.h) if rows[0] is a single-device row; else they are null, because there is nothing to
-// compare with.
+// (scaling.h) if rows[0] is a single-device row; else they are null, because there is nothing to
+// compare with. The "workload" is for the caller to add.
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
                                      const TrainingFlags& flags, const TrainingTask& task,
-                                     const std::vector<RunRow>& rows,
-                                     const nlohmann::ordered_json& workload);
+                                     const std::vector<RunRow>& rows);
 
 // Writes JSON to a file, atomically, or to standard output for "-".
 void write_json(const std::string& path, const nlohmann::ordered_json& json);

@@ -199,18 +199,33 @@ std::string RunFile::config_value(std::string_view flag) const {
   return value->is_string() ? value->get<std::string>() : value->dump();
 }
 
-RunFile read_run_file(const std::filesystem::path& path, std::string_view operation) {
-  const JsonFile json(path, operation);
+namespace {
+
+RunFile read(const JsonFile& json) {
   require_run_file(json);
   const JsonFields fields = json.fields();
   RunFile file;
-  file.path = path;
   file.command = fields.texts("command");
   file.json = std::make_shared<nlohmann::json>(json.json());
   if (fields.has("host")) file.host = read_host(fields.object("host"));
   file.rows = read_rows(fields);
+  for (FileRow& row : file.rows) {
+    row.is_on_cores = row.kind == "measured" && file.config_value("device") != "cuda";
+  }
   if (fields.has("workload")) file.workload = read_workload(fields.object("workload"));
   return file;
+}
+
+}  // namespace
+
+RunFile read_run_file(const std::filesystem::path& path, std::string_view operation) {
+  RunFile file = read(JsonFile(path, operation));
+  file.path = path;
+  return file;
+}
+
+RunFile parse_run_file(std::string_view name, const std::string& text, std::string_view operation) {
+  return read(JsonFile(name, text, operation));
 }
 
 std::string name_of(const FileRow& row) {

@@ -25,6 +25,7 @@ struct FileHost {
 struct FileRow {
   std::string mode;
   std::string kind = "measured";  // or "acted", "predicted"
+  bool is_on_cores = false;       // its devices share the cores of the machine that was measured
   std::size_t devices = 1;
   std::size_t physical_devices = 1;
   std::size_t threads_per_device = 1;
@@ -87,6 +88,9 @@ struct RunFile {
 // Throws Error{Io} that names the file and the field: no such file, truncated, not JSON, another
 // schema, another program's file, a field that is missing or cannot be true.
 RunFile read_run_file(const std::filesystem::path& path, std::string_view operation);
+
+// The same from the text of a file that is called `name`.
+RunFile parse_run_file(std::string_view name, const std::string& text, std::string_view operation);
 
 // "dp x4": a row's mode and devices; after a --what-if "dp x4 (bandwidth=2x)".
 std::string name_of(const FileRow& row);

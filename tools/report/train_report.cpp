@@ -132,9 +132,9 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   }
   if (flags.json_path.empty()) return;
   const double optimizer_seconds = row.result.breakdown ? row.result.breakdown->optimizer : 0;
-  write_json(flags.json_path,
-             make_run_file(command, flags, task, {row},
-                           workload_json(measure_workload(task, measured_on, optimizer_seconds))));
+  nlohmann::ordered_json json = make_run_file(command, flags, task, {row});
+  json["workload"] = workload_json(measure_workload(task, measured_on, optimizer_seconds));
+  write_json(flags.json_path, json);
 }
 
 LossWatch::LossWatch(std::size_t num_classes)
