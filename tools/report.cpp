@@ -19,14 +19,12 @@ namespace {
 struct ReportFlags {
   std::vector<std::string> runs;  // files and folders
   std::string output_path = "report.html";
-  page::NamedFiles named;
+  std::string trace_path;
 };
 
 // The page must not replace a file that it is made from.
 void require_other_file(const ReportFlags& flags, std::vector<std::string> inputs) {
-  for (const std::string& path : {flags.named.trace, flags.named.log}) {
-    if (!path.empty()) inputs.push_back(path);
-  }
+  if (!flags.trace_path.empty()) inputs.push_back(flags.trace_path);
   for (const std::string& input : inputs) {
     require(!is_same_file(flags.output_path, input), ErrorCode::Usage, "--output",
             "'{}' is also a file to read; name another", flags.output_path);
@@ -35,16 +33,15 @@ void require_other_file(const ReportFlags& flags, std::vector<std::string> input
 
 void run_report(const ReportFlags& flags) {
   const FoundRuns found = find_runs(flags.runs, "report");
-  const bool has_named = !flags.named.trace.empty() || !flags.named.log.empty();
-  require(!has_named || found.paths.size() == 1, ErrorCode::Usage, "report",
-          "--trace-file and --log-file belong to one run, found {}; leave them out: each run's "
-          "own are looked for beside its run file",
+  require(flags.trace_path.empty() || found.paths.size() == 1, ErrorCode::Usage, "report",
+          "--trace-file belongs to one run, found {}; leave it out: each run's own is looked for "
+          "beside its run file",
           found.paths.size());
   require_other_file(flags, found.paths);
   require_writable({{"--output", flags.output_path}});
   std::vector<page::PageRun> runs;
   for (const std::string& path : found.paths) {
-    runs.push_back(page::load_run(path, flags.named, "report"));
+    runs.push_back(page::load_run(path, flags.trace_path, "report"));
   }
   page::name_runs(runs);
   const std::string html = page::make_page(runs);
@@ -73,10 +70,8 @@ void add_report_command(CLI::App& program) {
       ->default_str("")
       ->required();
   report.add_option("-o,--output", flags->output_path, "write the page here");
-  report.add_option("--trace-file", flags->named.trace,
+  report.add_option("--trace-file", flags->trace_path,
                     "the run's timeline (default: the file that its --trace named)");
-  report.add_option("--log-file", flags->named.log,
-                    "the run's log of losses (default: the file that its --log named)");
   report.callback([flags] { run_report(*flags); });
 }
 

@@ -123,13 +123,6 @@ void read_run(const std::filesystem::path& path) {
   expect_drawable(runs);
 }
 
-void read_loss_log(const std::filesystem::path& path) {
-  const tools::ThinnedLosses losses = tools::page::read_losses(path, "report");
-  expect(!losses.mean.empty() && losses.mean.size() <= tools::ThinnedLosses::kMostPoints,
-         "as many losses as no curve has");
-  for (const double loss : losses.mean) expect(std::isfinite(loss), "a loss is not finite");
-}
-
 void read_timeline(const std::filesystem::path& path) {
   std::vector<tools::page::PageRun> runs(1);
   runs[0].file.json = std::make_shared<nlohmann::json>(nlohmann::json::object());
@@ -157,7 +150,6 @@ constexpr FileReader kReaders[] = {
     {"topology", read_topology_file},
     {"run_workload", read_workload_file},
     {"run_file", read_run},
-    {"loss_log", read_loss_log},
     {"step_timeline", read_timeline},
 };
 

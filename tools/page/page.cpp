@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "engine/core/error.h"
-#include "engine/core/files.h"
 #include "engine/core/text.h"
 #include "tools/explain/explain.h"
 #include "tools/report/trace_file.h"
@@ -19,18 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Looks beside the run file and, by the recorded path, in a folder below it. A run file may come
-// from anywhere, so other paths that it names are not opened.
+// The file of the recorded name beside the run file. A run file may come from anywhere, so nothing
+// else that it names is opened.
 fs::path find_beside(const fs::path& run, const std::string& recorded) {
   std::error_code ignored;
-  const fs::path folder = fs::weakly_canonical(run, ignored).parent_path();
-  const fs::path as_said(recorded);
-  for (const fs::path& path : {folder / as_said.filename(), folder / as_said}) {
-    const fs::path real = fs::weakly_canonical(path, ignored);
-    const auto ends = std::ranges::mismatch(folder, real);
-    if (ends.in1 == folder.end() && fs::is_regular_file(real, ignored)) return path;
-  }
-  return {};
+  const fs::path path = run.parent_path() / fs::path(recorded).filename();
+  return fs::is_regular_file(fs::symlink_status(path, ignored)) ? path : fs::path();
 }
 
 bool is_predicted(const RunFile& file) {
@@ -86,35 +77,14 @@ void find_timeline(PageRun& run, std::string_view operation) {
 
 }  // namespace
 
-ThinnedLosses read_losses(const fs::path& path, std::string_view operation) {
-  std::istringstream lines(read_text_file(path, operation));
-  std::vector<StepLoss> losses;
-  for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    const bool is_step = json.is_object() && json.contains("step") && json["step"].is_number() &&
-                         json.contains("loss") && json["loss"].is_number() &&
-                         std::abs(json["loss"].get<double>()) < 1e30;
-    require(is_step, ErrorCode::Io, operation,
-            "'{}', line {}: expected a step with its loss, as `lockstep train --log` writes it, "
-            "found {}",
-            shown(path.string()), losses.size() + 1, shown(line));
-    losses.push_back({losses.size(), 1, json["loss"]});
-  }
-  require(!losses.empty(), ErrorCode::Io, operation, "'{}' holds no step", shown(path.string()));
-  LossCurve curve(losses.size());
-  for (const StepLoss& loss : losses) curve.add(loss);
-  return curve.means(curve.sums_and_rows());
-}
-
-PageRun load_run(const fs::path& path, const NamedFiles& named, std::string_view operation) {
+PageRun load_run(const fs::path& path, const std::string& trace, std::string_view operation) {
   PageRun run;
   run.file = read_run_file(path, operation);
-  if (named.trace.empty()) {
+  if (trace.empty()) {
     find_timeline(run, operation);
   } else {
-    load_timeline(run, named.trace, operation);
+    load_timeline(run, trace, operation);
   }
-  if (!named.log.empty()) run.losses = read_losses(named.log, operation);
   return run;
 }
 
@@ -133,10 +103,6 @@ void name_runs(std::vector<PageRun>& runs) {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json losses_json(const ThinnedLosses& losses) {
-  return {{"steps_per_point", losses.steps_per_point}, {"mean", losses.mean}};
-}
 
 Json timeline_json(const StepTimeline& timeline) {
   Json json{{"step", timeline.step},
@@ -187,7 +153,6 @@ Json run_json(const PageRun& run) {
             {"judged", &judged_row(file) - file.rows.data()},
             {"answers", Json::array()},
             {"missing", run.missing},
-            {"log", losses_json(run.losses)},
             {"file", file_json(file)}};
   for (const Answer& answer : explain(file)) {
     json["answers"].push_back({{"title", answer.title}, {"text", answer.text}});

@@ -11,7 +11,6 @@
 #include "tools/page/page_files.h"
 #include "tools/page/step_timeline.h"
 #include "tools/report/run_reader.h"
-#include "tools/training/losses.h"
 
 namespace lockstep::tools::page {
 
@@ -19,26 +18,15 @@ struct PageRun {
   std::string name;  // unique on the page
   RunFile file;
   std::optional<StepTimeline> timeline;
-  ThinnedLosses losses;  // from the --log file, if one was named, instead of the run file's
   std::vector<std::string> missing;  // one sentence per figure that cannot be drawn: the reason
 };
 
-// Files given on the command line, which replace those that the run file names; empty: none.
-struct NamedFiles {
-  std::string trace;
-  std::string log;
-};
-
-// Reads a run file and its timeline. The timeline that the run file names is looked for beside the
-// run file and in folders below it, nowhere else. If it is missing or cannot be drawn, `missing`
-// says so without quoting that file.
-// Throws Error{Io} if the run file or a named file cannot be read.
-PageRun load_run(const std::filesystem::path& path, const NamedFiles& named,
+// Reads a run file and its timeline: the file `trace`, or if that is empty, the one that the run
+// file names, if it is beside it. If that is missing or cannot be drawn, `missing` says so without
+// quoting that file.
+// Throws Error{Io} if the run file or `trace` cannot be read.
+PageRun load_run(const std::filesystem::path& path, const std::string& trace,
                  std::string_view operation);
-
-// The losses in the file of --log, thinned as a run file's are.
-// Throws Error{Io} that names file and line: no such file, no line, a line that is no step.
-ThinnedLosses read_losses(const std::filesystem::path& path, std::string_view operation);
 
 // Names each run by its file: "out" for build/out.json; by its path if that is not unique.
 void name_runs(std::vector<PageRun>& runs);

@@ -232,16 +232,14 @@ function epochsFigure(parent, row) {
 function lossFigure(parent, run) {
   const points = losses => losses.mean.map(
       (y, i) => ({x: i * losses.steps_per_point + (losses.steps_per_point + 1) / 2, y}));
-  const rows = run.log.mean.length ? run.rows.slice(0, 1) : longest(run, row => row.losses.mean);
-  const curves = run.log.mean.length
-      ? [{label: 'loss', mode: rows[0].mode, data: points(run.log)}]
-      : rows.map(row => ({label: row.name, mode: row.mode, data: points(row.losses)}));
+  const rows = longest(run, row => row.losses.mean);
+  const curves = rows.map(row => ({label: row.name, mode: row.mode, data: points(row.losses)}));
   const style = {borderDash: [3, 4], pointStyle: 'rectRot', pointRadius: 6};
   const validated = rows.filter(row => row.validation.length > 0);
   curves.push(...validated.map((row, i) => ({label: `${row.name}, validation`, mode: row.mode,
     data: row.validation.map(({step, loss}) => ({x: step, y: loss})),
     style: {...style, borderColor: css(`c${i + 1}`), backgroundColor: css(`c${i + 1}`)}})));
-  const thinned = most([run.log, ...run.rows.map(row => row.losses)].map(losses => losses.steps_per_point));
+  const thinned = most(run.rows.map(row => row.losses.steps_per_point));
   curveFigure(parent, {name: 'loss', title: 'Loss', curves, xTitle: 'step', yTitle: 'cross-entropy (nats)',
     about: (thinned > 1 ? `means of ${thinned} steps` : 'of every step') +
       (validated.length ? ', and on the validation text' : '')});

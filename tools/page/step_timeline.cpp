@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <set>
 #include <stdexcept>
-#include <utility>
 
 #include "engine/core/json_file.h"
 #include "engine/trace/breakdown.h"
@@ -15,56 +15,84 @@
 namespace lockstep::tools::page {
 namespace {
 
-// A span as it stands in the file.
-struct Event {
-  long long process = 0;
-  long long row = 0;          // its tid: a lane's row
-  double begin = 0, end = 0;  // seconds
-  std::string category, name, lane;
-  std::optional<long long> sequence;
-  std::optional<long long> thread;  // absent: a GPU did it, or the file does not say
-  int bucket = -1;
+using trace::Category;
+using trace::Interval;
+using trace::Lane;
+using trace::Span;
+
+// A row of the drawing: the lane of its spans, and whether a GPU timed them itself.
+struct Row {
+  Lane lane = Lane::host;
+  bool is_on_device = false;
 };
 
 struct Events {
-  std::vector<Event> spans;
-  std::map<long long, std::string> process_names;
-  std::map<long long, std::string> row_names;  // rows are numbered over all processes
+  std::vector<Span> spans;  // without operations
+  std::map<int, std::string> rank_names;
 };
 
 // json.get() would also convert other numbers, and one that does not fit is undefined behaviour.
-long long integer(const nlohmann::json& json) {
+std::int64_t integer(const nlohmann::json& json) {
   if (!json.is_number_integer()) throw std::range_error("expected an integer");
-  if (json.is_number_unsigned() && !std::in_range<long long>(json.get<std::uint64_t>())) {
-    throw std::range_error("expected an integer of 64 bits");
+  return json.get<std::int64_t>();
+}
+
+std::int64_t nanoseconds(const nlohmann::json& microseconds) {
+  constexpr double kMost = 1e18;
+  return std::llround(std::clamp(1e3 * microseconds.get<double>(), -kMost, kMost));
+}
+
+// The value of an enumeration that is written as this text.
+template <typename Enum>
+Enum value_of(std::string_view text, Enum last) {
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    if (trace::to_string(static_cast<Enum>(i)) == text) return static_cast<Enum>(i);
   }
-  return json.get<long long>();
+  throw std::range_error("expected a word that --trace writes");
 }
 
-Event read_span(const nlohmann::json& json) {
-  Event event;
-  event.process = integer(json.at("pid"));
-  event.row = integer(json.at("tid"));
-  event.begin = json.at("ts").get<double>() * 1e-6;
-  event.end = event.begin + json.at("dur").get<double>() * 1e-6;
-  event.category = json.at("cat");
-  event.name = json.at("name");
-  const auto args = json.find("args");
-  if (args == json.end()) return event;
-  if (args->contains("sequence")) event.sequence = integer(args->at("sequence"));
-  if (args->contains("thread")) event.thread = integer(args->at("thread"));
-  return event;
+// "compute ops, level 2" and "GPU compute" are rows of the lane "compute"; "steps" has none.
+Row read_row(std::string name) {
+  name.resize(std::min(name.find(", level"), name.size()));
+  if (name.ends_with(" ops")) name.resize(name.size() - 4);
+  const bool is_on_device = name.starts_with("GPU ");
+  if (is_on_device) name.erase(0, 4);
+  return {name == "steps" ? Lane::host : value_of(name, Lane::host), is_on_device};
 }
 
-void add_event(const nlohmann::json& event, Events& events) {
+Span read_span(const nlohmann::json& json, const std::map<std::int64_t, Row>& rows) {
+  Span span;
+  span.rank = static_cast<int>(integer(json.at("pid")));
+  span.begin_ns = nanoseconds(json.at("ts"));
+  span.end_ns = span.begin_ns + nanoseconds(json.at("dur"));
+  span.category = value_of(json.at("cat").get<std::string>(), Category::op);
+  span.name = trace::intern(json.at("name").get<std::string>());
+  const std::int64_t row = integer(json.at("tid"));
+  const bool is_step = span.category == Category::step;
+  const Row found = is_step && !rows.contains(row) ? Row() : rows.at(row);
+  span.lane = found.lane;
+  const nlohmann::json args = json.value("args", nlohmann::json::object());
+  if (args.contains("sequence")) span.sequence = integer(args.at("sequence"));
+  // Without a thread, work of different lanes may have happened at the same time.
+  span.thread = 1'000'000 + static_cast<std::uint32_t>(found.lane);
+  if (found.is_on_device) span.thread = trace::kDeviceThread;
+  if (args.contains("thread")) span.thread = static_cast<std::uint32_t>(integer(args["thread"]));
+  return span;
+}
+
+void add_event(const nlohmann::json& event, std::map<std::int64_t, Row>& rows, Events& events) {
   const std::string phase = event.at("ph");
-  if (phase == "X") events.spans.push_back(read_span(event));
-  if (phase != "M") return;
-  const std::string what = event.at("name");
-  if (what == "process_name") {
-    events.process_names[integer(event.at("pid"))] = event.at("args").at("name").get<std::string>();
-  } else if (what == "thread_name") {
-    events.row_names[integer(event.at("tid"))] = event.at("args").at("name").get<std::string>();
+  const std::string name = event.at("name");
+  if (phase == "M" && name == "process_name") {
+    events.rank_names[static_cast<int>(integer(event.at("pid")))] = event.at("args").at("name");
+  } else if (phase == "M" && name == "thread_name") {
+    rows[integer(event.at("tid"))] = read_row(event.at("args").at("name"));
+  } else if (phase == "X") {
+    const Span span = read_span(event, rows);
+    const bool has_number = span.sequence != trace::kNoSequence || name == kPredictedStep;
+    const bool is_used =
+        span.category == Category::step ? has_number : span.category != Category::op;
+    if (is_used) events.spans.push_back(span);
   }
 }
 
@@ -74,11 +102,12 @@ Events read_events(const JsonFile& file) {
     file.fail_at("", "this is no timeline: it has no traceEvents; give the file of --trace");
   }
   Events events;
+  std::map<std::int64_t, Row> rows;  // by tid, which counts over all ranks
   std::size_t index = 0;
   for (const nlohmann::json& event : json["traceEvents"]) {
     try {
-      add_event(event, events);
-    } catch (const std::exception&) {  // from the JSON library, or from integer()
+      add_event(event, rows, events);
+    } catch (const std::exception&) {  // from the JSON library, or from the functions above
       const std::string place = "traceEvents[" + std::to_string(index) + "]";
       file.fail_at(place, place + " lacks what --trace writes: no timeline of Lockstep's");
     }
@@ -87,164 +116,98 @@ Events read_events(const JsonFile& file) {
   return events;
 }
 
-// The lower median by length of the first process's steps; nullptr if it has none.
-const Event* median_step(const Events& events) {
-  std::vector<const Event*> steps;
-  for (const Event& event : events.spans) {
-    if (event.category != "step" || (!event.sequence && event.name != kPredictedStep)) continue;
-    if (!steps.empty() && event.process < steps[0]->process) steps.clear();
-    if (steps.empty() || event.process == steps[0]->process) steps.push_back(&event);
-  }
-  std::ranges::stable_sort(steps, {}, [](const Event* step) { return step->end - step->begin; });
-  return steps.empty() ? nullptr : steps[(steps.size() - 1) / 2];
+std::set<int> ranks_of(const std::vector<Span>& spans) {
+  std::set<int> ranks;
+  for (const Span& span : spans) ranks.insert(span.rank);
+  return ranks;
 }
 
-// "compute ops, level 2" is a row of the lane "compute".
-std::string lane_of(const std::string& row) {
-  std::string lane = row.substr(0, row.find(", level"));
-  if (lane.ends_with(" ops")) lane.resize(lane.size() - 4);
-  return lane;
+// From the first begin to the last end of the step with this number, among the spans to keep. It
+// ends before it begins if there is none.
+template <typename Keep>
+Interval step_time(const std::vector<Span>& spans, std::int64_t sequence, const Keep& keep) {
+  Interval time{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
+  for (const Span& span : spans) {
+    if (span.category != Category::step || span.sequence != sequence || !keep(span)) continue;
+    time = {std::min(time.begin_ns, span.begin_ns), std::max(time.end_ns, span.end_ns)};
+  }
+  return time;
 }
 
-// Everything that happened in the step, clipped to [begin, end) of all ranks, in the order of rows.
-std::vector<Event> events_inside(const Events& events, const std::map<long long, Event>& steps,
-                                 double begin, double end) {
-  std::vector<Event> inside;
-  for (const Event& event : events.spans) {
-    if (event.category == "step" || event.category == "op" || event.end <= event.begin) continue;
-    const auto own = steps.find(event.process);
-    const double first = own == steps.end() ? begin : own->second.begin;
-    const double last = own == steps.end() ? end : own->second.end;
-    if (event.end <= first || event.begin >= last) continue;
-    Event part = event;
-    const auto named = events.row_names.find(event.row);
-    if (named != events.row_names.end()) part.lane = lane_of(named->second);
-    part.begin = std::max(event.begin, begin) - begin;
-    part.end = std::min(event.end, end) - begin;
-    inside.push_back(std::move(part));
+// What the rank did during its own step, clipped to `all`, whose begin becomes 0.
+std::vector<Span> spans_inside(const std::vector<Span>& spans, int rank, Interval own,
+                               Interval all) {
+  std::vector<Span> inside;
+  for (Span span : spans) {
+    if (span.rank != rank || span.category == Category::step || span.end_ns <= own.begin_ns ||
+        span.begin_ns >= own.end_ns || span.end_ns <= span.begin_ns) {
+      continue;
+    }
+    const Interval part = trace::clip({span.begin_ns, span.end_ns}, all);
+    span.begin_ns = part.begin_ns - all.begin_ns;
+    span.end_ns = part.end_ns - all.begin_ns;
+    inside.push_back(span);
   }
-  std::ranges::stable_sort(inside, {},
-                           [](const Event& event) { return std::pair(event.process, event.row); });
+  std::ranges::stable_sort(inside, {}, &Span::begin_ns);
   return inside;
 }
 
-// The lanes of a predicted device run at the same time, and its communication may be on its copy
-// lanes.
-enum class Kind { recorded, predicted };
-
-bool is_comm(const Event& event, Kind kind) {
-  return event.lane.ends_with("comm") || (kind == Kind::predicted && event.lane != "compute");
+// Predicted communication may be on a copy lane.
+bool is_comm_lane(const Span& span, bool is_predicted) {
+  return span.lane == Lane::comm || (is_predicted && span.lane != Lane::compute);
 }
 
-// DDP reduces its buckets one after another, so the k-th all-reduce of a lane is bucket k.
-void number_buckets(std::vector<Event>& spans, Kind kind) {
-  std::map<std::string_view, std::vector<Event*>> reductions;
-  for (Event& span : spans) {
-    const bool is_reduction =
-        span.name.starts_with("all_reduce") || span.name.starts_with("all-reduce");
-    if (is_reduction && is_comm(span, kind)) reductions[span.lane].push_back(&span);
-  }
-  for (auto& [lane, list] : reductions) {
-    std::ranges::stable_sort(list, {}, &Event::begin);
-    for (std::size_t i = 0; i < list.size(); ++i) list[i]->bucket = static_cast<int>(i);
+// Makes each span's sequence the number of its bucket, -1 for what is no all-reduce. DDP reduces
+// its buckets one after another, so the k-th all-reduce of a lane is bucket k.
+void number_buckets(std::vector<Span>& spans, bool is_predicted) {
+  std::map<Lane, std::int64_t> next;
+  for (Span& span : spans) {
+    const std::string_view name = span.name;
+    const bool is_reduction = name.starts_with("all_reduce") || name.starts_with("all-reduce");
+    span.sequence = is_reduction && is_comm_lane(span, is_predicted) ? next[span.lane]++ : -1;
   }
 }
 
-std::int64_t nanoseconds(double seconds) {
-  return std::llround(1e9 * std::clamp(seconds, 0.0, 9e9));  // clamps absurd times in the file
-}
-
-Event piece_of(Event event, std::int64_t begin_ns, std::int64_t end_ns) {
-  event.begin = 1e-9 * static_cast<double>(begin_ns);
-  event.end = 1e-9 * static_cast<double>(end_ns);
-  return event;
-}
-
-// The innermost pieces of each thread; pieces that belong to no thread are taken lane by lane.
-std::vector<Event> innermost(const std::vector<Event>& spans, Kind kind) {
-  std::map<std::pair<long long, std::string>, std::vector<trace::Span>> streams;
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    trace::Span span;
-    span.begin_ns = nanoseconds(spans[i].begin);
-    span.end_ns = nanoseconds(spans[i].end);
-    span.sequence = static_cast<std::int64_t>(i);
-    const bool has_thread = spans[i].thread && kind == Kind::recorded;
-    streams[has_thread ? std::pair(*spans[i].thread, std::string())
-                       : std::pair(-1LL, spans[i].lane)]
-        .push_back(span);
-  }
-  std::vector<Event> pieces;
-  for (auto& [stream, list] : streams) {
-    for (const trace::Span& piece : trace::innermost_pieces(std::move(list))) {
-      pieces.push_back(
-          piece_of(spans[static_cast<std::size_t>(piece.sequence)], piece.begin_ns, piece.end_ns));
-    }
-  }
-  return pieces;
-}
-
-trace::IntervalSet computing_time(const std::vector<Event>& pieces) {
-  const bool has_gpu = std::ranges::count(pieces, "GPU compute", &Event::lane) > 0;
-  std::vector<trace::Interval> computing;
-  for (const Event& piece : pieces) {
-    if (piece.lane != (has_gpu ? "GPU compute" : "compute") || piece.category == "communication" ||
-        piece.category == "wait") {
-      continue;
-    }
-    computing.push_back({nanoseconds(piece.begin), nanoseconds(piece.end)});
-  }
-  return trace::union_of(std::move(computing));
+void add_piece(const Span& piece, std::string_view category, std::int64_t begin_ns,
+               std::int64_t end_ns, std::vector<LaneSpan>& spans) {
+  if (begin_ns >= end_ns) return;
+  spans.push_back({1e-9 * static_cast<double>(begin_ns), 1e-9 * static_cast<double>(end_ns),
+                   std::string(category), piece.name, static_cast<int>(piece.sequence)});
 }
 
 // Cuts a piece of communication into exposed parts and parts hidden behind computation.
-void add_judged(const Event& piece, const trace::IntervalSet& computing,
-                std::vector<Event>& pieces) {
-  std::int64_t from_ns = nanoseconds(piece.begin);
-  const std::int64_t end_ns = nanoseconds(piece.end);
-  const auto add = [&](std::string_view category, std::int64_t begin_ns, std::int64_t last_ns) {
-    if (begin_ns >= last_ns) return;
-    pieces.push_back(piece_of(piece, begin_ns, last_ns));
-    pieces.back().category = category;
-  };
-  auto part = std::ranges::partition_point(
-      computing, [&](const trace::Interval& interval) { return interval.end_ns <= from_ns; });
-  for (; part != computing.end() && part->begin_ns < end_ns; ++part) {
-    const std::int64_t hidden_end_ns = std::min(part->end_ns, end_ns);
-    add("communication", from_ns, part->begin_ns);
-    add(kHiddenComm, std::max(part->begin_ns, from_ns), hidden_end_ns);
-    from_ns = hidden_end_ns;
+void add_comm(const Span& piece, const trace::IntervalSet& computing,
+              std::vector<LaneSpan>& spans) {
+  std::int64_t from_ns = piece.begin_ns;
+  for (const Interval& hidden : trace::part_inside(computing, {piece.begin_ns, piece.end_ns})) {
+    add_piece(piece, "communication", from_ns, hidden.begin_ns, spans);
+    add_piece(piece, kHiddenComm, hidden.begin_ns, hidden.end_ns, spans);
+    from_ns = hidden.end_ns;
   }
-  add("communication", from_ns, end_ns);
+  add_piece(piece, "communication", from_ns, piece.end_ns, spans);
 }
 
-std::vector<Event> pieces_of(std::vector<Event> spans, Kind kind) {
-  number_buckets(spans, kind);
-  const std::vector<Event> all = innermost(spans, kind);
-  const trace::IntervalSet computing = computing_time(all);
-  std::vector<Event> pieces;
-  for (const Event& piece : all) {
-    if (is_comm(piece, kind) && piece.category == "communication") {
-      add_judged(piece, computing, pieces);
-    } else {
-      pieces.push_back(piece);
-    }
-  }
-  return pieces;
-}
-
-// REQUIRES: spans are one rank's, in the order of rows.
-RankLanes lanes_of(const std::vector<Event>& spans, const std::string& name, Kind kind,
-                   double seconds) {
+// REQUIRES: spans are one rank's, by their begin.
+RankLanes lanes_of(std::vector<Span> spans, const std::string& name, bool is_predicted) {
   RankLanes rank{name, {}};
-  std::map<std::string_view, std::size_t> places;
-  for (const Event& span : spans) {
-    if (places.try_emplace(span.lane, places.size()).second) rank.lanes.push_back({span.lane, {}});
+  number_buckets(spans, is_predicted);
+  if (is_predicted) {  // a device's lanes run at the same time
+    for (Span& span : spans) span.thread = static_cast<std::uint32_t>(span.lane);
   }
-  for (const Event& piece : pieces_of(spans, kind)) {
-    // Pieces have whole nanoseconds, so the last one may end after the step.
-    rank.lanes[places.at(piece.lane)].spans.push_back({std::min(piece.begin, seconds),
-                                                       std::min(piece.end, seconds), piece.category,
-                                                       piece.name, piece.bucket});
+  const std::vector<Span> pieces = trace::pieces_of_rank(spans, spans[0].rank);
+  const trace::IntervalSet computing = trace::times_of(pieces, trace::is_computing);
+  for (const Lane lane : {Lane::compute, Lane::comm, Lane::copy, Lane::host}) {
+    std::vector<LaneSpan> drawn;
+    for (const Span& piece : pieces) {
+      if (piece.lane != lane) continue;
+      if (piece.category == Category::communication && is_comm_lane(piece, is_predicted)) {
+        add_comm(piece, computing, drawn);
+      } else {
+        add_piece(piece, trace::to_string(piece.category), piece.begin_ns, piece.end_ns, drawn);
+      }
+    }
+    if (drawn.empty()) continue;
+    rank.lanes.push_back({std::string(trace::to_string(lane)), std::move(drawn)});
   }
   return rank;
 }
@@ -254,32 +217,29 @@ RankLanes lanes_of(const std::vector<Event>& spans, const std::string& name, Kin
 StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_view operation) {
   const JsonFile file(path, operation);
   const Events events = read_events(file);
-  const Event* const chosen = median_step(events);
-  if (chosen == nullptr) file.fail_at("", "this is a timeline without training steps");
-  double begin = chosen->begin, end = chosen->end;
-  std::map<long long, Event> steps;  // for each process that has steps of its own
-  for (const Event& event : events.spans) {
-    if (event.category != "step" || event.sequence != chosen->sequence) continue;
-    steps[event.process] = event;
-    begin = std::min(begin, event.begin);
-    end = std::max(end, event.end);
+  const std::set<int> ranks = ranks_of(events.spans);
+  const Span* chosen = nullptr;
+  for (const int rank : ranks) {
+    if (chosen == nullptr) chosen = trace::median_step_span(events.spans, rank);
   }
-  if (!(end > begin) || !std::isfinite(end - begin)) {
+  if (chosen == nullptr) file.fail_at("", "this is a timeline without training steps");
+  const Interval all = step_time(events.spans, chosen->sequence, [](const Span&) { return true; });
+  if (all.end_ns <= all.begin_ns) {
     file.fail_at("", "the timeline has steps without a duration");
   }
-  const std::vector<Event> inside = events_inside(events, steps, begin, end);
-  StepTimeline timeline{chosen->sequence.value_or(0), end - begin};
-  timeline.is_predicted = chosen->name == kPredictedStep;
-  const Kind kind = timeline.is_predicted ? Kind::predicted : Kind::recorded;
-  for (auto next = inside.begin(); next != inside.end();) {
-    const long long process = next->process;
-    const auto last =
-        std::find_if(next, inside.end(), [&](const Event& e) { return e.process != process; });
-    const auto named = events.process_names.find(process);
+  StepTimeline timeline{std::max<std::int64_t>(chosen->sequence, 0),
+                        1e-9 * static_cast<double>(all.end_ns - all.begin_ns)};
+  timeline.is_predicted = std::string_view(chosen->name) == kPredictedStep;
+  for (const int rank : ranks) {
+    Interval own = step_time(events.spans, chosen->sequence,
+                             [&](const Span& span) { return span.rank == rank; });
+    if (own.begin_ns > own.end_ns) own = all;  // it has no steps of its own
+    const std::vector<Span> inside = spans_inside(events.spans, rank, own, all);
+    if (inside.empty()) continue;
+    const auto named = events.rank_names.find(rank);
     const std::string name =
-        named == events.process_names.end() ? "rank " + std::to_string(process) : named->second;
-    timeline.ranks.push_back(lanes_of({next, last}, name, kind, timeline.seconds));
-    next = last;
+        named == events.rank_names.end() ? "rank " + std::to_string(rank) : named->second;
+    timeline.ranks.push_back(lanes_of(inside, name, timeline.is_predicted));
   }
   return timeline;
 }

@@ -91,8 +91,6 @@ TEST_F(PageCommand, FilesThatAreNotThereAreNamed) {
   expect_rejected(run("report none.json"), 1, {"none.json"});
   expect_rejected(run("report run.json --trace-file none.json"), 1, {"none.json"});
   expect_rejected(run("report run.json --trace-file run.json"), 1, {"'run.json'", "traceEvents"});
-  write_text(folder_ / "log", "{\"step\":0,\"loss\":1}\n{\"step\":1,\"lo");
-  expect_rejected(run("report run.json --log-file log"), 1, {"'log', line 2"});
 }
 
 TEST_F(PageCommand, AFolderMeansAllRunFilesInItByName) {
@@ -124,7 +122,7 @@ TEST_F(PageCommand, UsageIsCheckedBeforeAnythingIsWritten) {
   expect_rejected(run("report"), 2, {"runs is required"});
   expect_rejected(run("explain"), 2, {"run is required"});
   expect_rejected(run("report run.json -o run.json"), 2, {"--output", "name another"});
-  expect_rejected(run("report run.json run.json --trace-file t.json"), 2, {"belong to one run"});
+  expect_rejected(run("report run.json run.json --trace-file t.json"), 2, {"belongs to one run"});
   expect_rejected(run("report run.json -o none/page.html"), 1, {"--output"});
   EXPECT_EQ(read_json(folder_ / "run.json")["schema"], "lockstep.run/1");
 }
@@ -146,9 +144,8 @@ TEST_F(PageCommand, ATimelineThatTheRunFileNamesIsFoundBesideIt) {
 
 // A run file comes from anywhere: it must not make the page show another file.
 TEST_F(PageCommand, AFileThatTheRunFileNamesElsewhereIsNotRead) {
-  std::filesystem::create_directories(folder_ / "runs/below");
+  std::filesystem::create_directory(folder_ / "runs");
   write_text(folder_ / "secret", "{\"user\": \"a secret\"");
-  write_text(folder_ / "runs/below/trace.json", sample_trace());
   const std::string absolute = (folder_ / "secret").string();
   nlohmann::ordered_json run_file = sample_run();
   for (const std::string& name : {std::string("../secret"), absolute}) {
@@ -163,10 +160,6 @@ TEST_F(PageCommand, AFileThatTheRunFileNamesElsewhereIsNotRead) {
   std::filesystem::remove(folder_ / "runs/secret");
   std::filesystem::create_symlink(absolute, folder_ / "runs/secret");
   EXPECT_THAT(run("report runs/run.json").out, HasSubstr("is not beside the run"));
-  run_file["config"]["trace"] = "below/trace.json";
-  write_json_file(folder_ / "runs/run.json", run_file);
-  expect_success(run("report runs/run.json"));
-  EXPECT_THAT(read_text(folder_ / "report.html"), HasSubstr("\"timeline\":"));
 }
 
 TEST_F(PageCommand, BothReadWhatTrainAndCompareWrite) {

@@ -20,9 +20,9 @@ using Json = nlohmann::ordered_json;
 
 class Page : public ::testing::Test {
  protected:
-  void add(const std::string& name, const Json& json, NamedFiles named = {}) {
+  void add(const std::string& name, const Json& json, const std::string& trace = {}) {
     testing::write_json_file(folder_ / name, json);
-    runs_.push_back(load_run(folder_ / name, named, "test"));
+    runs_.push_back(load_run(folder_ / name, trace, "test"));
   }
   std::string html() {
     name_runs(runs_);
@@ -45,15 +45,13 @@ std::size_t count(const std::string& text, const std::string& word) {
 
 TEST_F(Page, HoldsAllThatItDraws) {
   testing::write_text(folder_ / "t.json", testing::sample_trace());
-  testing::write_text(folder_ / "l.jsonl", "{\"step\":0,\"loss\":2.3}\n{\"step\":1,\"loss\":1}\n");
-  add("out.json", testing::sample_run(), {folder_ / "t.json", folder_ / "l.jsonl"});
+  add("out.json", testing::sample_run(), folder_ / "t.json");
   const Json run = json()[0];
   EXPECT_EQ(run["name"], "out");
   EXPECT_EQ(run["headline"], headline(runs_[0].file));
   EXPECT_EQ(run["command"], "lockstep compare --model mlp:64-16-10 --json out.json");
   EXPECT_EQ(run["answers"].size(), 2u);
   EXPECT_EQ(run["judged"], 2);
-  EXPECT_EQ(run["log"]["mean"], (std::vector<double>{2.3, 1}));
   EXPECT_EQ(run["timeline"]["ranks"][1]["name"], "rank 1 on cpu:1");
   const Json& row = run["file"]["rows"][2];
   EXPECT_EQ(row["mode"], "ddp");
@@ -83,15 +81,6 @@ TEST_F(Page, WithoutChartJsSaysWhatToInstall) {
   }
 }
 
-TEST_F(Page, ThinsALongLog) {
-  std::string log;
-  for (int step = 0; step < 1000; ++step) log += "{\"step\":0,\"loss\":2}\n";
-  testing::write_text(folder_ / "l.jsonl", log);
-  const ThinnedLosses losses = read_losses(folder_ / "l.jsonl", "test");
-  EXPECT_EQ(losses.steps_per_point, 4u);
-  EXPECT_EQ(losses.mean, std::vector<double>(250, 2.0));
-}
-
 TEST_F(Page, NamesRunsOfTheSameNameByTheirPaths) {
   std::filesystem::create_directory(folder_ / "x");
   add("out.json", testing::sample_run());
@@ -115,11 +104,11 @@ TEST_F(Page, NothingInAFileIsMarkup) {
   run["rows"].push_back(testing::sample_row(text, 2, 0.006));
   Json events = Json::parse(testing::sample_trace());
   for (auto& event : events["traceEvents"]) {
-    if (event["ph"] == "M") event["args"]["name"] = text;
-    if (event["cat"] == "forward") event["cat"] = event["name"] = text;
+    if (event["name"] == "process_name") event["args"]["name"] = text;
+    if (event["cat"] == "forward") event["name"] = text;
   }
   testing::write_text(folder_ / "t.json", events.dump());
-  add("<b>&.json", run, {folder_ / "t.json", ""});
+  add("<b>&.json", run, folder_ / "t.json");
   runs_[0].missing.push_back(attack);  // not UTF-8
   const std::string page = html();
   EXPECT_EQ(count(page, "<script"), 3u);

@@ -52,7 +52,7 @@ TEST_F(Timeline, ATimelineTellsHiddenCommunicationFromExposed) {
 TEST_F(Timeline, NamesItsRowAndNumbersItsBuckets) {
   testing::write_text(folder_ / "t.json", testing::sample_trace());
   testing::write_json_file(folder_ / "out.json", testing::sample_run());
-  const PageRun run = load_run(folder_ / "out.json", {folder_ / "t.json", ""}, "test");
+  const PageRun run = load_run(folder_ / "out.json", folder_ / "t.json", "test");
   EXPECT_EQ(run.timeline->row, "ddp x2");
   EXPECT_EQ(run.timeline->ranks[0].lanes[1].spans[0].bucket, 0) << "its only all-reduce";
   EXPECT_EQ(run.timeline->ranks[0].lanes[0].spans[0].bucket, -1);
