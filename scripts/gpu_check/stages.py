@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 
 import machine
@@ -188,7 +189,7 @@ def suite(stage):
     for name in stage.check.names:
         if re.match(sizes.lessons, name):
             program, text = stage.check.folder / "bin" / name, share / f"{name}.cpp"
-            passes(f"tutorial {name}", "bash", share / "check_output.sh", program, text, "cuda")
+            passes(f"tutorial {name}", sys.executable, share / "check_tutorial.py", program, text, "--device", "cuda")
     stage.beside(parts)
     # Processes that share a GPU take turns on it, so long ones have it for themselves.
     sanitized = [(f"compute-sanitizer {kind}", sanitizer, stage, kind) for kind in ("memcheck", "racecheck")]
