@@ -48,27 +48,6 @@ is_installed() {
   esac >/dev/null 2>&1
 }
 
-# at_least FOUND WANTED: compares version numbers.
-at_least() {
-  [[ $(printf '%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]
-}
-
-check_versions() {
-  local compiler=${CXX:-g++} macros found kind=GCC oldest=12
-  macros=$("$compiler" -dM -E -x c++ /dev/null 2>/dev/null) || true
-  found=$(sed -n 's/^#define __GNUC__ //p' <<<"$macros")
-  [[ -n $found ]] || fail "CXX is '$compiler', which is neither GCC nor clang"
-  if grep -q '^#define __clang__ ' <<<"$macros"; then
-    kind=clang oldest=16
-    found=$(sed -n 's/^#define __clang_major__ //p' <<<"$macros")
-  fi
-  at_least "$found" $oldest ||
-    fail "$compiler is $kind $found, and Lockstep needs GCC 12 or clang 16, or newer; install one and set CXX," \
-      "e.g. CXX=g++-12 or CXX=clang++-16"
-  found=$(cmake --version | sed -n 's/^cmake version //p')
-  at_least "$found" 3.22 || fail "cmake is version $found, but 3.22 or newer is needed"
-}
-
 if [[ -n ${CXX:-} ]] && ! command -v "$CXX" >/dev/null; then
   fail "CXX is '$CXX', which is not a command here"
 fi
@@ -76,10 +55,7 @@ missing=()
 for package in "${packages[@]}"; do
   is_installed "$package" || missing+=("$package")
 done
-if [[ ${#missing[@]} -eq 0 ]]; then
-  check_versions
-  exit 0
-fi
+if [[ ${#missing[@]} -eq 0 ]]; then exit 0; fi
 
 command -v apt-get >/dev/null ||
   fail "no apt-get here; install these (Debian's names) with your package manager: ${missing[*]}"
@@ -97,11 +73,6 @@ apt() {
     apt-get -o DPkg::Lock::Timeout=300 "$@" </dev/null >>"$log" 2>&1
 }
 
-# A compiler cache makes second builds quick; a machine that has none to offer builds all the same.
-install_ccache() {
-  command -v ccache >/dev/null || apt install -y --no-install-recommends ccache || true
-}
-
 install_missing() {
   apt install -y --no-install-recommends "${missing[@]}"
 }
@@ -112,5 +83,5 @@ if ! install_missing && ! { apt update && install_missing; }; then
   cat "$log" >&2
   fail "apt-get could not install ${missing[*]} (its messages are above)"
 fi
-install_ccache
-check_versions
+# A compiler cache makes second builds quick; a machine that has none to offer builds all the same.
+command -v ccache >/dev/null || apt install -y --no-install-recommends ccache || true
