@@ -12,7 +12,6 @@
 
 #include <array>
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "engine/plan/scatter.h"
@@ -24,7 +23,6 @@ inline constexpr std::size_t kNumMicroShards = 8;
 // Micro-shard `from`'s gradients, including everything that was added to them before, are added to
 // those of micro-shard `into`.
 struct MicroShardAddition {
-  std::size_t level = 0;  // 0: neighbours, 1: pairs of pairs, 2: halves
   std::size_t into = 0;
   std::size_t from = 0;
 
@@ -39,7 +37,6 @@ struct MicroShardPlan {
 
   std::size_t shards_per_device() const { return kNumMicroShards / num_devices; }
   // Device d owns the micro-shards d * shards_per_device() ... (d + 1) * shards_per_device() - 1.
-  std::size_t device_of(std::size_t shard) const { return shard / shards_per_device(); }
   // All rows of a device's micro-shards, as one part whose index is the device.
   // REQUIRES: device < num_devices.
   ScatterPart rows_of_device(std::size_t device) const;
@@ -48,16 +45,9 @@ struct MicroShardPlan {
 // Throws Error{Usage} unless num_devices is 1, 2, 4 or 8.
 MicroShardPlan micro_shard_plan(std::size_t num_rows, std::size_t num_devices);
 
-// The 7 additions of the tree in the order in which they are done: level by level. The sum ends up
-// in micro-shard 0.
-std::vector<MicroShardAddition> micro_shard_additions();
-
-// The additions that happen inside one device, numbered by its own micro-shards 0 ...
-// shards_per_device - 1. Throws Error{Usage} unless shards_per_device is 1, 2, 4 or 8.
-std::vector<MicroShardAddition> micro_shard_additions_inside(std::size_t shards_per_device);
-
-// A line per micro-shard with its rows and device, then the additions, level by level, each marked
-// as inside a device or between two.
-std::string to_string(const MicroShardPlan& plan);
+// The additions inside one device, level by level, numbered by its own micro-shards 0 ...
+// shards_per_device - 1; the sum ends up in 0. Those of 8 are the whole tree.
+// Throws Error{Usage} unless shards_per_device is 1, 2, 4 or 8.
+std::vector<MicroShardAddition> micro_shard_additions(std::size_t shards_per_device);
 
 }  // namespace lockstep::plan

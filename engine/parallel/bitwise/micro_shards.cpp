@@ -70,7 +70,7 @@ MicroShardResult run_micro_shards(nn::Module& module, const SumLoss& loss, const
     }
     gradients.push_back(take_gradients(parameters));
   }
-  for (const plan::MicroShardAddition& addition : plan::micro_shard_additions_inside(count)) {
+  for (const plan::MicroShardAddition& addition : plan::micro_shard_additions(count)) {
     add_into(gradients[addition.into], gradients[addition.from]);
     losses[addition.into] += losses[addition.from];
   }
