@@ -33,7 +33,6 @@ class Unit {
   Unit(UnitLayout layout, comm::Communicator& communicator, ShardDepth depth);
 
   const UnitLayout& layout() const { return layout_; }
-  std::size_t num_bytes() const { return whole_.num_bytes(); }
   const std::vector<ShardPiece>& pieces() const { return pieces_; }
   bool holds(const Tensor& tensor) const { return tensor.storage() == whole_.storage(); }
 

@@ -31,7 +31,6 @@ class UnitSchedule {
   // Without: another backward pass follows before the optimizer's step. Depth one then adds up
   // whole gradients and exchanges nothing; others reduce as ever, and keep the parameters.
   void set_stepping(bool is_stepping) { is_stepping_ = is_stepping; }
-  bool is_stepping() const { return is_stepping_; }
 
   // Ends what a pass that failed has left behind.
   void begin_forward();

@@ -97,21 +97,6 @@ TEST(DeviceBatches, OfAugmentedImagesAreThoseOfTheCpu) {
   EXPECT_EQ(batches(test_device()), batches(Device{}));
 }
 
-TEST(DeviceBatches, OfEveryRankAreThoseOfTheCpu) {
-  const auto rows = make_rows(42);
-  for (int rank = 0; rank < 8; ++rank) {
-    Pair pair(rows,
-              {.num_samples = 42,
-               .batch_size = 10,
-               .world_size = 8,
-               .rank = static_cast<std::size_t>(rank),
-               .seed = 1},
-              DType::float32, rank);
-    pair.expect_same(0);
-    pair.expect_same(1);
-  }
-}
-
 TEST(DeviceBatches, MayChangeTheirSizeFromStepToStep) {
   const auto rows = make_rows(200);
   const EpochSampler growing = [](std::uint64_t epoch) {
@@ -129,12 +114,6 @@ TEST(DeviceBatches, MayChangeTheirSizeFromStepToStep) {
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
     EXPECT_EQ(epoch_of(device, epoch), epoch_of(cpu, epoch));
   }
-}
-
-TEST(DeviceBatches, LargeOnesAreThoseOfTheCpu) {
-  const auto rows = make_rows(9000);
-  Pair pair(rows, {.num_samples = 9000, .batch_size = 4000, .seed = 2});
-  pair.expect_same(0);
 }
 
 TEST(DeviceBatches, SurviveJumpsWhileOthersAreUnderWay) {

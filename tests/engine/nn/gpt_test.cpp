@@ -151,16 +151,6 @@ TEST(Gpt, ThePaddingIsInMemoryOnly) {
   });
 }
 
-TEST(Gpt, TheTablesTwoUsesGiveOneGradientAndOneHookCall) {
-  Gpt model = small();
-  Variable table = model.parameters()[0];
-  int calls = 0;
-  table.on_grad_ready([&](const Variable&) { ++calls; });
-  sum(model(tokens({1, 2}, {1, 2}))).backward();
-  EXPECT_EQ(calls, 1);
-  EXPECT_EQ(table.grad().shape(), table.shape());
-}
-
 TEST(Gpt, DropoutIsDrawnByTheGlobalRow) {
   GptOptions options = kSmall;
   options.dropout = 0.5;

@@ -136,13 +136,5 @@ TEST(ImageLayers, AnotherKernelIsNamedInPyTorchsOrder) {
                [&] { load_state_dict(layer, state_dict(Conv2d(2, 3, 3, rng))); });
 }
 
-TEST(ImageLayers, CopiesOfABatchNormShareStatistics) {
-  BatchNorm2d layer(6);
-  const auto copy = layer.shallow_copy();
-  (*copy)(Variable(random_tensor({3, 4, 5, 6}, 1, DType::float32)));
-  EXPECT_EQ(layer.buffers()[2].item(), 1);
-  EXPECT_EQ(copy->type_name(), "BatchNorm2d");
-}
-
 }  // namespace
 }  // namespace lockstep::nn

@@ -58,15 +58,5 @@ TEST(MakeMlp, IsDeterminedByItsSeed) {
   }
 }
 
-TEST(MakeMlp, InFloat32RoundsTheValuesOfFloat64) {
-  const auto wide = make_mlp("mlp:4-3-2", 1, DType::float64)->parameters();
-  const auto narrow = make_mlp("mlp:4-3-2", 1)->parameters();
-  ASSERT_EQ(wide.size(), 4u);
-  for (std::size_t i = 0; i < wide.size(); ++i) {
-    EXPECT_EQ(wide[i].dtype(), DType::float64);
-    EXPECT_EQ(wide[i].value().to_vector<float>(), narrow[i].value().to_vector<float>());
-  }
-}
-
 }  // namespace
 }  // namespace lockstep::nn

@@ -214,16 +214,6 @@ TEST_F(ModuleTest, PrintsAsPyTorchDoes) {
   EXPECT_EQ(Dropout(0.5, 1, 0).to_string(), "Dropout(p=0.5, inplace=False)");
 }
 
-TEST_F(ModuleTest, PrintsItsOwnTextBeforeItsChildren) {
-  // class TwoLayers(nn.Module) with extra_repr returning "gain=2.0"
-  EXPECT_EQ(model_.to_string(), R"(TwoLayers(
-  gain=2.0
-  (first): Linear(in_features=3, out_features=4, bias=True)
-  (norm): BatchNorm1d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
-  (second): Linear(in_features=4, out_features=2, bias=True)
-))");
-}
-
 // As a learner writes one: a layer is a member.
 class Learner final : public ModuleOf<Learner> {
  public:

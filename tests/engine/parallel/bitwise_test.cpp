@@ -60,17 +60,6 @@ TEST(Bitwise, RefusesOtherNumbersOfDevices) {
   });
 }
 
-TEST(Bitwise, FrozenParametersGetNoGradient) {
-  const TrainingCase training = bitwise_case({16});
-  const auto model = make_model(training);
-  std::vector<Variable> parameters = model->parameters();
-  parameters[0].set_requires_grad(RequiresGrad::no);
-  const TrainingBatch batch = make_batch(training, 0);
-  parallel::bitwise_data_parallel(*model, cpu_devices(2), sum_loss, batch.x, batch.labels);
-  EXPECT_FALSE(parameters[0].grad().defined());
-  for (std::size_t i = 1; i < parameters.size(); ++i) EXPECT_TRUE(parameters[i].grad().defined());
-}
-
 TEST(Bitwise, Replica0WritesTheBuffersOfTheModel) {
   nn::Sequential model(
       {make_linear(6, 4, 1, DType::float32), std::make_shared<nn::BatchNorm1d>(4)});

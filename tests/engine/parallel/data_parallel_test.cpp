@@ -88,35 +88,6 @@ TEST(DataParallel, DefaultsAreAllDevicesAndTheFirst) {
   EXPECT_EQ(wrapper.options().dim, 0u);
 }
 
-TEST(DataParallel, TheOutputDeviceMayBeAnother) {
-  const auto module = make_linear(5, 2, 1);
-  const Variable x(random_tensor({7, 5}, 2));
-  for (const int output : {1, 6}) {
-    module->zero_grad();
-    DataParallelOptions options = on_devices(cpu_devices(3));
-    options.output_device = test_device(output);
-    DataParallel wrapper(module, options);
-    const Variable y = wrapper(x);
-    EXPECT_EQ(y.device().index, output);
-    expect_close(y.value(), (*module)(x).value(), kFloat64);
-    sum(y).backward();
-    EXPECT_EQ(module->bias().grad().device(), test_device(0));
-    expect_close(module->bias().grad(), {7, 7}, kFloat64);
-  }
-}
-
-TEST(DataParallel, CutsAlongTheGivenDimension) {
-  const auto module =
-      make_function_module({}, [](nn::Module&, const Variable& x) { return scale(x, 3); });
-  const Tensor x = random_tensor({3, 4, 5}, 1);
-  for (const std::size_t dim : {0, 1, 2}) {
-    DataParallelOptions options = on_devices(cpu_devices(3));
-    options.dim = dim;
-    expect_close(data_parallel(module, Variable(x), options).value(), scale(Variable(x), 3).value(),
-                 kExact);
-  }
-}
-
 TEST(DataParallel, TheFunctionalFormEqualsTheWrapper) {
   const auto module = make_linear(5, 2, 1);
   const Variable x(random_tensor({7, 5}, 2));
@@ -193,38 +164,6 @@ TEST(DataParallel, PrintsAsInPyTorch) {
             ")");
   EXPECT_EQ(nn::state_dict(wrapper)[0].first, "module.weight");
   EXPECT_TRUE(wrapper.parameters()[0].is_same(module->weight()));
-}
-
-TEST(DataParallel, StateLoadsElsewhereWithoutItsPrefix) {
-  const nn::StateDict state = nn::state_dict(DataParallel(make_linear(10, 1, 1)));
-  const auto bare = make_linear(10, 1, 2);
-  const auto load = [&] { nn::load_state_dict(*bare, state); };
-  expect_error(ErrorCode::State,
-               "Error(s) in loading state_dict for Linear: Missing key(s) in state_dict: "
-               "\"weight\", \"bias\". Unexpected key(s) in state_dict: \"module.weight\", "
-               "\"module.bias\".",
-               load);
-  expect_error(ErrorCode::State, "save the inner module's state_dict, or wrap this module", load);
-
-  nn::load_state_dict(*bare, nn::strip_prefix(state, "module."));
-  expect_close(bare->weight().value(), state[0].second, kExact);
-  DataParallel wrapper(make_linear(10, 1, 3));
-  nn::load_state_dict(wrapper, state);
-  expect_close(wrapper.parameters()[0].value(), state[0].second, kExact);
-}
-
-TEST(DataParallel, FrozenParametersGetNoGradient) {
-  const auto module = std::make_shared<nn::Sequential>(std::vector<std::shared_ptr<nn::Module>>{
-      make_linear(5, 4, 1), std::make_shared<nn::ReLU>(), make_linear(4, 2, 2)});
-  std::vector<Variable> parameters = module->parameters();
-  parameters[0].set_requires_grad(RequiresGrad::no);
-  parameters[3].set_requires_grad(RequiresGrad::no);
-  DataParallel wrapper(module, on_devices(cpu_devices(3)));
-  sum(wrapper(Variable(random_tensor({9, 5}, 1)))).backward();
-  EXPECT_FALSE(parameters[0].grad().defined());
-  EXPECT_TRUE(parameters[1].grad().defined());
-  EXPECT_TRUE(parameters[2].grad().defined());
-  EXPECT_FALSE(parameters[3].grad().defined());
 }
 
 TEST(DataParallel, BatchNormKeepsTheStatisticsOfReplica0) {

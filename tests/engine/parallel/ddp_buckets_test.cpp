@@ -81,25 +81,6 @@ TEST(DdpBuckets, AreRebuiltOnceInTheReadyOrder) {
   });
 }
 
-TEST(DdpBuckets, TheRebuildKeepsTheFirstGradients) {
-  run_ranks(2, [](comm::Communicator& communicator) {
-    const auto kept = make_shuffled();
-    const auto rebuilt = make_shuffled();
-    DdpOptions never = with_limits({1024});
-    never.reducer.rebuild = parallel::Rebuild::never;
-    Ddp ddp_kept(kept, communicator, never);
-    Ddp ddp_rebuilt(rebuilt, communicator, with_limits({1024}));
-    sum(ddp_kept(make_input())).backward();
-    sum(ddp_rebuilt(make_input())).backward();
-    EXPECT_FALSE(ddp_kept.reducer().was_rebuilt());
-    for (std::size_t i = 0; i < 4; ++i) {
-      const Variable parameter = rebuilt->parameters()[i];
-      expect_close(parameter.grad(), kept->parameters()[i].grad(), kExact);
-      EXPECT_TRUE(parameter.grad().shares_memory_with(parameter.grad_slot()));
-    }
-  });
-}
-
 TEST(DdpBuckets, AllUseTheReadyOrderOfRank0) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const bool is_first = communicator.rank() == 0;

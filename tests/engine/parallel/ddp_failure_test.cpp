@@ -118,30 +118,6 @@ TEST(DdpFailure, AModuleThatMovedAfterWrappingIsRefused) {
   });
 }
 
-TEST(DdpFailure, TrainingGoesOnAfterAnErrorInForward) {
-  run_ranks(2, [](comm::Communicator& communicator) {
-    const auto is_broken = std::make_shared<bool>(false);
-    const auto module =
-        make_function_module({make_linear(3, 3, 1), make_linear(3, 2, 2)},
-                             [is_broken](nn::Module& self, const Variable& x) {
-                               const Variable y = call_child(self, 0, x);
-                               require(!*is_broken, ErrorCode::Numeric, "layer", "no luck");
-                               return call_child(self, 1, y);
-                             });
-    Ddp ddp(module, communicator);
-    for (int step = 0; step < 6; ++step) {
-      module->zero_grad();
-      *is_broken = step % 2 == 1;  // on both ranks
-      if (*is_broken) {
-        expect_error(ErrorCode::Numeric, "no luck", [&] { ddp(make_input()); });
-      } else {
-        sum(ddp(make_input())).backward();
-        expect_close(module->parameters()[3].grad(), {4, 4}, kFloat64);
-      }
-    }
-  });
-}
-
 TEST(DdpFailure, TrainingGoesOnAfterAMissingGradient) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto uses_all = std::make_shared<bool>(true);

@@ -7,11 +7,9 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
-#include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
-#include "tests/support/run_ranks.h"
 
 namespace lockstep::testing {
 namespace {
@@ -24,14 +22,6 @@ DataParallelOptions on_devices(const std::vector<int>& ids) {
   DataParallelOptions options;
   options.devices = devices_of(test_device_type(), ids);
   return options;
-}
-
-// Runs child 0 on its replica's device and the devices that next() names for it.
-std::shared_ptr<nn::Module> nested(const std::shared_ptr<nn::Module>& inner,
-                                   std::function<std::vector<int>(int)> next) {
-  return make_function_module({inner}, [next](nn::Module& self, const Variable& x) {
-    return data_parallel(self.children()[0].second, x, on_devices(next(x.device().index)));
-  });
 }
 
 void expect_gradients_of_plain_run(const std::shared_ptr<nn::Linear>& linear,
@@ -64,16 +54,6 @@ TEST(Nesting, ReplicasMayUseEachOthersDevices) {
   }
 }
 
-TEST(Nesting, ThreeReplicasInARing) {
-  const auto linear = make_linear(5, 3, 1);
-  const auto module = nested(linear, [](int device) {
-    return std::vector<int>{device, (device + 1) % 4, (device + 2) % 4};
-  });
-  for (int round = 0; round < 5; ++round) {
-    expect_gradients_of_plain_run(linear, module, on_devices({0, 1, 2, 3}));
-  }
-}
-
 TEST(Nesting, TwoThreadsMayUseTheSameDevices) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
@@ -88,21 +68,6 @@ TEST(Nesting, TwoThreadsMayUseTheSameDevices) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-}
-
-TEST(Nesting, RanksThatUseSeveralDevicesEach) {
-  run_ranks(2, [](comm::Communicator& communicator) {
-    const int first = 2 * communicator.rank();
-    const auto linear = make_linear(5, 3, 1);
-    linear->to(test_device(first));
-    const auto wrapper = std::make_shared<DataParallel>(linear, on_devices({first, first + 1}));
-    parallel::Ddp ddp(wrapper, communicator);
-    for (int step = 0; step < 5; ++step) {
-      linear->zero_grad();
-      sum(ddp(Variable(Tensor::full({6, 5}, communicator.rank() + 1, DType::float64)))).backward();
-      expect_close(linear->weight().grad(), std::vector<double>(15, 9.0), kFloat64);
-    }
-  });
 }
 
 }  // namespace

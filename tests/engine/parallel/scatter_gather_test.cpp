@@ -1,3 +1,5 @@
+// Stages 1 and 4, run: rows and gradients that move. The numbers of the cut are tested with its
+// plan.
 #include "engine/parallel/data_parallel/stages.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +14,45 @@ namespace lockstep::testing {
 namespace {
 
 using parallel::gather;
+using parallel::scatter;
+
+// Multiplies shard i by i + 2, so that each shard's gradient differs.
+std::vector<Variable> scale_each(const std::vector<Variable>& shards) {
+  std::vector<Variable> scaled;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    scaled.push_back(scale(shards[i], static_cast<double>(i) + 2));
+  }
+  return scaled;
+}
+
+TEST(Scatter, GatherIsItsReverseAlongEveryDimension) {
+  const Tensor x = random_tensor({5, 4, 7}, 1);
+  for (const std::size_t dim : {0, 1, 2}) {
+    for (const std::size_t count : {1, 2, 3, 8}) {
+      const auto shards = scatter(Variable(x), cpu_devices(count), dim);
+      expect_close(gather(shards, {}, dim).value(), x, kExact);
+    }
+  }
+}
+
+TEST(Scatter, GradientMatchesCentralDifferences) {
+  for (const std::size_t dim : {0, 1, 2}) {
+    expect_gradients_match(
+        [dim](const std::vector<Variable>& inputs) {
+          return gather(scale_each(scatter(inputs[0], cpu_devices(3), dim)), {}, dim);
+        },
+        {random_leaf({4, 5, 3}, 2)});
+  }
+}
+
+TEST(Scatter, RefusesWhatCannotBeCut) {
+  const Variable x(random_tensor({2, 2, 2, 2}, 1));
+  expect_error(ErrorCode::Shape, "[scatter] cannot split 4-D input along dim 5",
+               [&] { scatter(x, cpu_devices(2), 5); });
+  expect_error(ErrorCode::Shape, "cannot split 0-D input",
+               [&] { scatter(Variable(Tensor::full({}, 1.0)), cpu_devices(2)); });
+  expect_error(ErrorCode::Usage, "at least one device", [&] { scatter(x, {}); });
+}
 
 Variable leaf_on(const Shape& shape, std::uint64_t seed, int device) {
   return random_leaf(shape, seed, test_device(device));
@@ -28,14 +69,6 @@ TEST(Gather, ConcatenatesInOrderOntoTheOutputDevice) {
   expect_close(whole.value().rows(3, 7), parts[2].value(), kExact);
 }
 
-TEST(Gather, ConcatenatesAlongOtherDimensions) {
-  const Variable a(Tensor::from(std::vector<double>{1, 2, 3, 4}, {2, 2}));
-  const Variable b(Tensor::from(std::vector<double>{5, 6}, {2, 1}, test_device(1)));
-  const Variable whole = gather({a, b}, {}, 1);
-  EXPECT_EQ(to_string(whole.shape()), "[2, 3]");
-  expect_close(whole.value(), {1, 2, 5, 3, 4, 6}, kExact);
-}
-
 TEST(Gather, ScalarsBecomeAVectorOfTheirNumber) {
   std::vector<Variable> scalars;
   for (int i = 0; i < 3; ++i) {
@@ -50,20 +83,6 @@ TEST(Gather, ScalarsBecomeAVectorOfTheirNumber) {
     EXPECT_EQ(to_string(scalars[i].grad().shape()), "[]");
     EXPECT_EQ(scalars[i].grad().item(), 10.0 * (static_cast<double>(i) + 1));
   }
-}
-
-TEST(Gather, GradientMatchesCentralDifferences) {
-  for (const std::size_t dim : {0, 1}) {
-    expect_gradients_match(
-        [dim](const std::vector<Variable>& parts) { return gather(parts, {}, dim); },
-        {leaf_on({3, 3}, 1, 0), leaf_on({3, 3}, 2, 1), leaf_on({3, 3}, 3, 2)});
-  }
-}
-
-TEST(Gather, PartsWithoutRowsLeaveNoTrace) {
-  const Variable empty(Tensor::empty({0, 2}, DType::float64, test_device(1)));
-  const Variable rows(random_tensor({2, 2}, 1));
-  expect_close(gather({empty, rows, empty}, {}).value(), rows.value(), kExact);
 }
 
 TEST(Gather, RefusesPartsThatDoNotFit) {
