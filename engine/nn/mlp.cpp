@@ -39,9 +39,7 @@ Activation parse_activation(std::string_view text, std::string_view word) {
 std::shared_ptr<Module> make_activation(Activation activation) {
   if (activation == Activation::relu) return std::make_shared<ReLU>();
   if (activation == Activation::gelu_erf) return std::make_shared<GELU>();
-  if (activation == Activation::gelu_tanh) return std::make_shared<GELU>(GeluForm::tanh);
   if (activation == Activation::tanh) return std::make_shared<Tanh>();
-  if (activation == Activation::sigmoid) return std::make_shared<Sigmoid>();
   fail(ErrorCode::Usage, "model", "an mlp needs an activation between its layers");
 }
 
@@ -49,12 +47,7 @@ std::shared_ptr<Module> make_activation(Activation activation) {
 
 MlpSpec parse_mlp(std::string_view text) {
   constexpr std::string_view kPrefix = "mlp:";
-  if (!text.starts_with(kPrefix)) {
-    const std::array<std::string, 1> words = {std::string(kPrefix)};
-    const std::size_t end = text.find_first_of(":-");
-    const std::string_view word = text.substr(0, end == std::string_view::npos ? end : end + 1);
-    fail_parse(text, "unknown model", did_you_mean(word, words));
-  }
+  if (!text.starts_with(kPrefix)) fail_parse(text, "unknown model");
   MlpSpec spec;
   std::string_view sizes = text.substr(kPrefix.size());
   if (const std::size_t colon = sizes.find(':'); colon != std::string_view::npos) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -14,16 +16,16 @@
 namespace lockstep::plan {
 namespace {
 
-// A bucket while it is filled, and when it is closed.
+// A bucket, and where its last parameter stands in the order.
 struct Draft {
   Bucket bucket;
-  std::size_t payload_bytes = 0;  // without gaps
-  std::size_t last_place = 0;     // in the order in which parameters enter
+  std::size_t last_place = 0;
 };
 
-// The open bucket of one (dtype, device), and which limit it has.
+// The bucket of one (dtype, device) that is filled now, and which limit it has.
 struct Lane {
-  Draft draft;
+  std::optional<std::size_t> open = {};
+  std::size_t payload_bytes = 0;  // of the open one, without gaps
   std::size_t limit_index = 0;
 };
 
@@ -40,22 +42,8 @@ void require_permutation(std::span<const std::size_t> order, std::size_t num_par
   }
 }
 
-Lane& lane_of(std::vector<Lane>& lanes, const BucketParameter& parameter) {
-  const auto found = std::ranges::find_if(lanes, [&](const Lane& lane) {
-    return lane.draft.bucket.dtype == parameter.dtype &&
-           lane.draft.bucket.device == parameter.device;
-  });
-  if (found != lanes.end()) return *found;
-  Lane lane;
-  lane.draft.bucket.dtype = parameter.dtype;
-  lane.draft.bucket.device = parameter.device;
-  return lanes.emplace_back(std::move(lane));
-}
-
-void append(Draft& draft, std::size_t place, std::size_t index, const BucketParameter& parameter,
+void append(Bucket& bucket, std::size_t index, const BucketParameter& parameter,
             std::size_t alignment_bytes) {
-  Bucket& bucket = draft.bucket;
-  draft.last_place = place;
   const std::size_t element_size = size_of(parameter.dtype);
   const std::size_t alignment = std::max<std::size_t>(alignment_bytes / element_size, 1);
   const std::size_t offset =
@@ -63,16 +51,6 @@ void append(Draft& draft, std::size_t place, std::size_t index, const BucketPara
   bucket.slots.push_back({index, offset, parameter.num_elements});
   bucket.num_elements = checked_sum("buckets", offset, parameter.num_elements);
   checked_product("buckets", bucket.num_elements, element_size);  // its bytes can be counted
-  draft.payload_bytes += parameter.num_elements * element_size;
-}
-
-// Takes the bucket out of the lane; a new, empty one of the same kind stays.
-Draft close(Lane& lane) {
-  Draft closed = std::move(lane.draft);
-  lane.draft = {};
-  lane.draft.bucket.dtype = closed.bucket.dtype;
-  lane.draft.bucket.device = closed.bucket.device;
-  return closed;
 }
 
 }  // namespace
@@ -98,23 +76,28 @@ BucketPlan bucket_plan(std::span<const BucketParameter> parameters,
   require(std::has_single_bit(options.alignment_bytes), ErrorCode::Usage, "buckets",
           "alignment must be a power of two, found {} bytes", options.alignment_bytes);
 
-  std::vector<Lane> lanes;
-  std::vector<Draft> closed;
+  std::map<std::pair<DType, Device>, Lane> lanes;
+  std::vector<Draft> drafts;
   for (std::size_t place = 0; place < order.size(); ++place) {
     const BucketParameter& parameter = parameters[order[place]];
-    Lane& lane = lane_of(lanes, parameter);
-    append(lane.draft, place, order[place], parameter, options.alignment_bytes);
-    if (lane.draft.payload_bytes >= options.byte_limits[lane.limit_index]) {
-      closed.push_back(close(lane));
+    Lane& lane = lanes[{parameter.dtype, parameter.device}];
+    if (!lane.open) {
+      lane.open = drafts.size();
+      lane.payload_bytes = 0;
+      drafts.push_back({{parameter.dtype, parameter.device, {}, 0}});
+    }
+    Draft& draft = drafts[*lane.open];
+    append(draft.bucket, order[place], parameter, options.alignment_bytes);
+    draft.last_place = place;
+    lane.payload_bytes += parameter.num_elements * size_of(parameter.dtype);
+    if (lane.payload_bytes >= options.byte_limits[lane.limit_index]) {
+      lane.open = {};
       lane.limit_index = std::min(lane.limit_index + 1, options.byte_limits.size() - 1);
     }
   }
-  for (Lane& lane : lanes) {
-    if (!lane.draft.bucket.slots.empty()) closed.push_back(close(lane));
-  }
-  std::ranges::sort(closed, {}, &Draft::last_place);
+  std::ranges::sort(drafts, {}, &Draft::last_place);
   BucketPlan plan;
-  for (Draft& draft : closed) plan.buckets.push_back(std::move(draft.bucket));
+  for (Draft& draft : drafts) plan.buckets.push_back(std::move(draft.bucket));
   return plan;
 }
 

@@ -17,30 +17,11 @@ namespace lockstep::parallel {
 
 namespace {
 
-// A parameter or a buffer: its name, and what must be the same on all ranks.
-struct Item {
-  std::string name;
-  std::string description;  // "[4, 3] float32"
-};
+// A parameter's or a buffer's name, and what must be the same on all ranks: "[4, 3] float32".
+using Item = std::pair<std::string, std::string>;
 
 std::string shape_and_dtype(const Tensor& tensor) {
   return fmt::format("{} {}", to_string(tensor.shape()), to_string(tensor.dtype()));
-}
-
-std::vector<Item> parameters_of(const nn::Module& module) {
-  std::vector<Item> items;
-  for (const auto& [name, parameter] : module.named_parameters()) {
-    const char* frozen = parameter.requires_grad() ? "" : " without gradient";
-    items.push_back({name, shape_and_dtype(parameter.value()) + frozen});
-  }
-  return items;
-}
-
-std::vector<Item> buffers_of(const nn::Module& module) {
-  std::vector<Item> items;
-  for (const auto& [name, buffer] : module.named_buffers())
-    items.push_back({name, shape_and_dtype(buffer)});
-  return items;
 }
 
 // A rank's text, on every rank.
@@ -65,12 +46,12 @@ void verify(const char* kind, const std::vector<Item>& mine, comm::Communicator&
             counts[0]);
   }
   std::string all_of_mine;
-  for (const Item& item : mine) all_of_mine += item.description + '\n';
+  for (const Item& item : mine) all_of_mine += item.second + '\n';
   std::istringstream all_of_first(text_of_rank(0, all_of_mine, communicator));
   std::vector<std::string> first(mine.size());
   for (std::string& description : first) std::getline(all_of_first, description);
   const auto is_same = [](const Item& item, const std::string& other) {
-    return item.description == other;
+    return item.second == other;
   };
   const auto differs = std::ranges::mismatch(mine, first, is_same).in1 - mine.begin();
   const std::vector<std::int64_t> all = comm::gather_numbers({differs}, communicator);
@@ -78,8 +59,8 @@ void verify(const char* kind, const std::vector<Item>& mine, comm::Communicator&
     if (all[rank] == size) continue;
     const auto i = static_cast<std::size_t>(all[rank]);
     const int other = static_cast<int>(rank);
-    const std::string name = text_of_rank(0, mine[i].name, communicator);
-    const std::string theirs = text_of_rank(other, mine[i].description, communicator);
+    const std::string name = text_of_rank(0, mine[i].first, communicator);
+    const std::string theirs = text_of_rank(other, mine[i].second, communicator);
     fail(ErrorCode::Comm, "ddp", "models differ: {} {} ({}) is {} on rank {}, but {} on rank 0",
          kind, i, name, theirs, rank, first[i]);
   }
@@ -88,8 +69,16 @@ void verify(const char* kind, const std::vector<Item>& mine, comm::Communicator&
 }  // namespace
 
 void broadcast_model(const nn::Module& module, comm::Communicator& communicator) {
-  verify("parameter", parameters_of(module), communicator);
-  verify("buffer", buffers_of(module), communicator);
+  std::vector<Item> parameters, buffers;
+  for (const auto& [name, parameter] : module.named_parameters()) {
+    const char* frozen = parameter.requires_grad() ? "" : " without gradient";
+    parameters.emplace_back(name, shape_and_dtype(parameter.value()) + frozen);
+  }
+  for (const auto& [name, buffer] : module.named_buffers()) {
+    buffers.emplace_back(name, shape_and_dtype(buffer));
+  }
+  verify("parameter", parameters, communicator);
+  verify("buffer", buffers, communicator);
   broadcast_values(module, communicator, 0);
 }
 

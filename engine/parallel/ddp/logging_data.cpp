@@ -5,15 +5,6 @@
 
 namespace lockstep::parallel {
 
-void DdpStopwatch::begin_backward() {
-  backward_ = Clock::now();
-  first_bucket_ = {};
-}
-
-void DdpStopwatch::start_bucket() {
-  if (first_bucket_ == Clock::time_point{}) first_bucket_ = Clock::now();
-}
-
 void DdpStopwatch::end_step() {
   const auto seconds = [](Clock::time_point from, Clock::time_point to) {
     return std::max(0.0, std::chrono::duration<double>(to - from).count());

@@ -22,8 +22,10 @@ class DdpStopwatch {
  public:
   void begin_forward() { forward_ = Clock::now(); }
   void end_forward() { forward_end_ = Clock::now(); }
-  void begin_backward();
-  void start_bucket();  // the first one of a backward pass counts
+  void begin_backward() { backward_ = Clock::now(), first_bucket_ = {}; }
+  void start_bucket() {  // the first one of a backward pass counts
+    if (first_bucket_ == Clock::time_point{}) first_bucket_ = Clock::now();
+  }
   void end_backward() { backward_end_ = Clock::now(); }
   // All buckets have been reduced.
   void end_step();
