@@ -60,16 +60,14 @@ double nccl1_ring_bytes_per_second(Network& network, std::size_t num_devices);
 double nccl1_all_reduce_seconds(double ring_bytes_per_second, std::size_t num_ranks,
                                 double num_bytes);
 
-// The bandwidth of a ring all-reduce over NVLinks between GPUs without a switch: as many rings
-// through all of them as the links allow, with each link used by one ring per direction.
-//
-// A cycle through all GPUs makes two rings, one for each direction. NCCL searches for them in a
-// similar way (src/graph/search.cc). On a DGX-1 there are four rings of 18 GB/s (P100) or six of 20
-// GB/s (V100).
-
+// The bandwidth of a ring all-reduce over NVLinks between GPUs without a switch. A cycle through
+// all GPUs takes two links of each and makes two rings, one for each direction, so there are as
+// many cycles as the GPU with the fewest links allows: for any first GPUs of a DGX-1 that is what a
+// search finds (NCCL's src/graph/search.cc), such as four rings of 18 GB/s (P100) or six of 20
+// (V100) for all eight.
 // links[i][j]: bytes per second from GPU i to GPU j over their own links, 0 without one; symmetric.
-// Returns the bytes that each GPU sends per second, over all rings together; 0 if no ring exists,
-// or for more than 10 GPUs, which are not searched.
+// Returns the bytes that each GPU sends per second, over all rings together; 0 if a GPU has links
+// to fewer than two others, or none lead from one to another.
 double nvlink_ring_bytes_per_second(const std::vector<std::vector<double>>& links);
 
 class AllReduceCost {

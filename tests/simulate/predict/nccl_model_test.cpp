@@ -15,6 +15,8 @@ TEST(NcclModel, FindsTheRingsOfADgx1) {
   EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-p100", 8), 72);   // four rings of 18
   EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-v100", 8), 120);  // six of 20
   EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-p100", 2), 18);   // one link
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-v100", 7), 80);
+  EXPECT_LT(bus_gigabytes("dgx1-v100", 5), 20);  // the fifth has links to one of the others
 }
 
 TEST(NcclModel, APcieRingSharesItsBandwidth) {
