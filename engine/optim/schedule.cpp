@@ -20,24 +20,6 @@ bool parse(std::string_view word, Number& number) {
 
 }  // namespace
 
-double step_learning_rate(double base, std::size_t step, std::size_t step_size, double gamma) {
-  require(step_size > 0, ErrorCode::Usage, "schedule",
-          "a reduction needs at least 1 step, found 0");
-  return base * std::pow(gamma, static_cast<double>(step / step_size));
-}
-
-double cosine_learning_rate(double base, std::size_t step, std::size_t num_steps, double minimum) {
-  if (step >= num_steps) return minimum;
-  const double angle =
-      std::numbers::pi * static_cast<double>(step) / static_cast<double>(num_steps);
-  return minimum + (base - minimum) * (1 + std::cos(angle)) / 2;
-}
-
-double warmup_factor(std::size_t step, std::size_t num_steps) {
-  if (step >= num_steps) return 1.0;
-  return static_cast<double>(step + 1) / static_cast<double>(num_steps);
-}
-
 double Schedule::learning_rate(double base, std::size_t step) const {
   const double rate = rate_of(base, step);
   if (trace::Observer* observer = trace::observer()) {
@@ -47,18 +29,17 @@ double Schedule::learning_rate(double base, std::size_t step) const {
 }
 
 double Schedule::rate_of(double base, std::size_t step) const {
-  if (step < warmup_steps) return base * warmup_factor(step, warmup_steps);
-  const std::size_t since = step - warmup_steps;
-  switch (kind) {
-    case Kind::constant:
-      return base;
-    case Kind::step:
-      return step_learning_rate(base, since, step_size, gamma);
-    case Kind::cosine:
-      return cosine_learning_rate(base, since, num_steps - std::min(num_steps, warmup_steps),
-                                  last * base);
+  if (step < warmup_steps) {
+    return base * (static_cast<double>(step + 1) / static_cast<double>(warmup_steps));
   }
-  return base;
+  const std::size_t since = step - warmup_steps;
+  if (kind == Kind::constant) return base;
+  if (kind == Kind::step) return base * std::pow(gamma, static_cast<double>(since / step_size));
+  const std::size_t length = num_steps - std::min(num_steps, warmup_steps);
+  const double minimum = last * base;
+  if (since >= length) return minimum;
+  const double angle = std::numbers::pi * static_cast<double>(since) / static_cast<double>(length);
+  return minimum + (base - minimum) * (1 + std::cos(angle)) / 2;
 }
 
 Schedule parse_schedule(std::string_view text, std::size_t num_steps, std::size_t warmup_steps) {

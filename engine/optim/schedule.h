@@ -6,19 +6,12 @@
 
 namespace lockstep::optim {
 
-// base * gamma^(step / step_size), whole division. Throws Error{Usage} for a step_size of 0.
-// Source: PyTorch StepLR.
-double step_learning_rate(double base, std::size_t step, std::size_t step_size, double gamma);
-
-// From base down to minimum along half a cosine, and minimum from num_steps on.
-// Source: PyTorch CosineAnnealingLR with T_max = num_steps.
-double cosine_learning_rate(double base, std::size_t step, std::size_t num_steps, double minimum);
-
-// (step + 1) / num_steps below num_steps, then 1. Source: PyTorch LinearLR(start_factor=1/n,
-// total_iters=n-1).
-double warmup_factor(std::size_t step, std::size_t num_steps);
-
-// A linear warm-up over the first warmup_steps, then one of the above, counted from its own start.
+// The learning rate of a run. Sources: PyTorch's StepLR, CosineAnnealingLR with T_max = num_steps,
+// and LinearLR(start_factor = 1 / warmup_steps, total_iters = warmup_steps - 1) before them; they
+// begin when the warm-up is over.
+//   step:    base * gamma^(step / step_size), whole division
+//   cosine:  from base down to last * base along half a cosine, and that from the end on
+//   warm-up: base * (step + 1) / warmup_steps
 struct Schedule {
   enum class Kind { constant, step, cosine } kind = Kind::constant;
   std::size_t warmup_steps = 0;
