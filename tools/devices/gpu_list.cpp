@@ -18,22 +18,6 @@ namespace {
 
 constexpr const char* kRest = "CUDA ignores it and what follows";
 
-std::string_view trim(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
-std::vector<std::string_view> split(std::string_view text) {
-  std::vector<std::string_view> entries;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    entries.push_back(trim(text.substr(0, comma)));
-    if (comma == std::string_view::npos) return entries;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 // The GPU that an entry names, or the reason why it names none.
 struct Named {
   std::optional<std::size_t> gpu;
@@ -90,8 +74,7 @@ VisibleGpus read_visible_devices(const std::optional<std::string>& text,
     for (std::size_t i = 0; i < uuids.size(); ++i) visible.gpus.push_back(i);
     return visible;
   }
-  if (trim(*text).empty()) return visible;
-  for (const std::string_view entry : split(*text)) {
+  for (const std::string& entry : split_line(*text, ',')) {
     const Named named = find(entry, uuids);
     if (!named.problem.empty()) {
       visible.problems.push_back(named.problem);

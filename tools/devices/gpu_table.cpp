@@ -9,37 +9,30 @@
 
 namespace lockstep::tools {
 
-TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
-  std::vector<std::string>& titles = rows_.emplace_back();
-  for (const Column& column : columns_) titles.push_back(column.title);
-}
+namespace {
 
-void TextTable::add_row(std::vector<std::string> cells) {
-  rows_.push_back(std::move(cells));
-}
+using Rows = std::vector<std::vector<std::string>>;
 
-std::string TextTable::text() const {
-  std::vector<std::size_t> widths(columns_.size(), 0);
-  for (const auto& row : rows_) {
+// Lines without trailing spaces, whose columns are as wide as their widest cell. aligned: a letter
+// per column, l or r.
+std::string text_table(const std::string& aligned, const Rows& rows) {
+  std::vector<std::size_t> widths(aligned.size(), 0);
+  for (const auto& row : rows) {
     for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
-  for (const auto& row : rows_) {
+  for (const auto& row : rows) {
     std::string line;
     for (std::size_t i = 0; i < widths.size(); ++i) {
-      const std::string padding(widths[i] - row[i].size(), ' ');
       if (i > 0) line += "  ";
-      line += columns_[i].align == Align::left ? row[i] + padding : padding + row[i];
+      line += aligned[i] == 'l' ? fmt::format("{:<{}}", row[i], widths[i])
+                                : fmt::format("{:>{}}", row[i], widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
   return text;
 }
-
-namespace {
-
-using Align = TextTable::Align;
 
 constexpr std::size_t kMaxCommand = 64;  // so that a line stays within 110 columns
 
@@ -72,51 +65,37 @@ std::string device_names(const GpuRow& row) {
 }
 
 std::string gpus_text(const GpuList& list) {
-  TextTable table({{"GPU", Align::right},
-                   {"device"},
-                   {"name"},
-                   {"compute", Align::right},
-                   {"used MiB", Align::right},
-                   {"free MiB", Align::right},
-                   {"total MiB", Align::right},
-                   {"util", Align::right},
-                   {"temp", Align::right},
-                   {"power", Align::right}});
+  Rows table{{"GPU", "device", "name", "compute", "used MiB", "free MiB", "total MiB", "util",
+              "temp", "power"}};
   for (const GpuRow& row : list.rows) {
     const GpuStatus& gpu = row.status;
     const auto bytes = [&](std::size_t GpuMemory::*member) {
       return mib(gpu.memory ? std::optional(*gpu.memory.*member) : std::nullopt);
     };
-    table.add_row({std::to_string(gpu.index), device_names(row), or_dash(gpu.name),
-                   or_dash(gpu.compute_capability), bytes(&GpuMemory::used_bytes),
-                   bytes(&GpuMemory::free_bytes), bytes(&GpuMemory::total_bytes),
-                   with_unit(gpu.utilization_percent, "%"), with_unit(gpu.temperature_celsius, "C"),
-                   power(gpu)});
+    table.push_back({std::to_string(gpu.index), device_names(row), or_dash(gpu.name),
+                     or_dash(gpu.compute_capability), bytes(&GpuMemory::used_bytes),
+                     bytes(&GpuMemory::free_bytes), bytes(&GpuMemory::total_bytes),
+                     with_unit(gpu.utilization_percent, "%"),
+                     with_unit(gpu.temperature_celsius, "C"), power(gpu)});
   }
-  return table.text();
+  return text_table("rllrrrrrrr", table);
 }
 
 std::string processes_text(const GpuList& list) {
-  TextTable table({{"GPU", Align::right},
-                   {"pid", Align::right},
-                   {"user"},
-                   {"used MiB", Align::right},
-                   {"process"}});
-  std::size_t num_processes = 0;
+  Rows table{{"GPU", "pid", "user", "used MiB", "process"}};
   std::vector<std::size_t> silent;
   for (const GpuRow& row : list.rows) {
     if (!row.status.processes) silent.push_back(row.status.index);
     for (const GpuProcess& process : row.status.processes.value_or(std::vector<GpuProcess>())) {
       const auto owner = find_owner(process.pid);
-      ++num_processes;
-      table.add_row({std::to_string(row.status.index), std::to_string(process.pid),
-                     owner ? owner->user : "-", mib(process.memory_bytes),
-                     owner ? owner->command.substr(0, kMaxCommand) : "(not seen from here)"});
+      table.push_back({std::to_string(row.status.index), std::to_string(process.pid),
+                       owner ? owner->user : "-", mib(process.memory_bytes),
+                       owner ? owner->command.substr(0, kMaxCommand) : "(not seen from here)"});
     }
   }
   std::string text;
-  if (num_processes > 0) text = table.text();
-  if (num_processes == 0 && silent.empty()) text = "no process has a compute context on a GPU\n";
+  if (table.size() > 1) text = text_table("rrlrl", table);
+  if (table.size() == 1 && silent.empty()) text = "no process has a compute context on a GPU\n";
   if (!silent.empty()) text += fmt::format("processes unknown: GPU {}\n", fmt::join(silent, ", "));
   return text;
 }
@@ -142,9 +121,10 @@ std::string link_text(const GpuLink& link) {
 }
 
 std::string links_text(const GpuList& list) {
-  std::vector<TextTable::Column> columns{{""}};
-  for (const GpuRow& row : list.rows) columns.push_back({fmt::format("GPU {}", row.status.index)});
-  TextTable table(std::move(columns));
+  Rows table{{""}};
+  for (const GpuRow& row : list.rows) {
+    table[0].push_back(fmt::format("GPU {}", row.status.index));
+  }
   std::set<std::string> paths;
   bool any_unknown = false;
   for (std::size_t a = 0; a < list.rows.size(); ++a) {
@@ -156,9 +136,9 @@ std::string links_text(const GpuList& list) {
       paths.insert(is_nvlink(link) ? "NV#" : link.path);
       any_unknown = any_unknown || !link.peer_access;
     }
-    table.add_row(std::move(cells));
+    table.push_back(std::move(cells));
   }
-  std::string text = table.text();
+  std::string text = text_table(std::string(table[0].size(), 'l'), table);
   for (const auto& [path, meaning] : kPaths) {
     if (paths.contains(path)) text += fmt::format("{:<5} {}\n", path, meaning);
   }
@@ -210,12 +190,11 @@ nlohmann::ordered_json row_json(const GpuRow& row) {
                                   {"uuid", or_null(gpu.uuid)},
                                   {"pci_bus_id", or_null(gpu.pci_bus_id)}};
   json_row["compute_capability"] = or_null(gpu.compute_capability);
-  json_row["memory_used_bytes"] =
-      gpu.memory ? nlohmann::json(gpu.memory->used_bytes) : nlohmann::json();
-  json_row["memory_free_bytes"] =
-      gpu.memory ? nlohmann::json(gpu.memory->free_bytes) : nlohmann::json();
-  json_row["memory_total_bytes"] =
-      gpu.memory ? nlohmann::json(gpu.memory->total_bytes) : nlohmann::json();
+  for (const auto& [key, member] : {std::pair("memory_used_bytes", &GpuMemory::used_bytes),
+                                    std::pair("memory_free_bytes", &GpuMemory::free_bytes),
+                                    std::pair("memory_total_bytes", &GpuMemory::total_bytes)}) {
+    json_row[key] = gpu.memory ? nlohmann::json(*gpu.memory.*member) : nlohmann::json();
+  }
   json_row["utilization_percent"] = or_null(gpu.utilization_percent);
   json_row["temperature_celsius"] = or_null(gpu.temperature_celsius);
   json_row["power_watts"] = or_null(gpu.power_watts);

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "tools/devices/gpu_list.h"
 
@@ -16,27 +15,5 @@ std::string gpu_table(const GpuList& list);
 // {"driver", "nvml", "newest_cuda", "nvml_problem", "cuda_problem", "cuda_visible_devices", "gpus":
 // [...], "links": [...], "notes": [...]}; unknown values are null.
 nlohmann::ordered_json gpu_json(const GpuList& list);
-
-// A text table whose columns are as wide as their widest cell.
-class TextTable {
- public:
-  enum class Align { left, right };
-  struct Column {
-    std::string title;
-    Align align = Align::left;
-  };
-
-  explicit TextTable(std::vector<Column> columns);
-
-  // REQUIRES: one cell per column. Width counts bytes, so cells must be ASCII.
-  void add_row(std::vector<std::string> cells);
-
-  // A line of titles and one line per row, each with a newline and without trailing spaces.
-  std::string text() const;
-
- private:
-  std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
-};
 
 }  // namespace lockstep::tools

@@ -59,18 +59,22 @@ std::string trim(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-std::vector<std::string> split(const std::string& line, char separator) {
+}  // namespace
+
+std::vector<std::string> split_line(const std::string& line, char separator) {
   std::vector<std::string> cells;
   std::istringstream stream(line);
   for (std::string cell; std::getline(stream, cell, separator);) cells.push_back(trim(cell));
   return cells;
 }
 
+namespace {
+
 // Rows of `--query-WHAT=FIELDS` with that many cells.
 std::vector<std::vector<std::string>> rows_of(const Answer& answer, std::size_t num_cells) {
   std::vector<std::vector<std::string>> rows;
   for (const std::string& line : answer.lines) {
-    std::vector<std::string> cells = split(line, ',');
+    std::vector<std::string> cells = split_line(line, ',');
     if (cells.size() == num_cells) rows.push_back(std::move(cells));
   }
   return rows;
@@ -166,7 +170,7 @@ void add_slices(std::vector<GpuStatus>& gpus) {
 std::vector<std::vector<std::string>> read_matrix(const std::string& which, std::size_t num_gpus) {
   std::vector<std::vector<std::string>> matrix(num_gpus, std::vector<std::string>(num_gpus));
   for (const std::string& line : ask("topo " + which).lines) {
-    const std::vector<std::string> cells = split(line, '\t');
+    const std::vector<std::string> cells = split_line(line, '\t');
     if (cells.size() <= num_gpus) continue;
     for (std::size_t i = 0; i < num_gpus; ++i) {
       if (cells[0] == fmt::format("GPU{}", i)) {

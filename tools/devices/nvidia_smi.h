@@ -61,6 +61,9 @@ struct MachineGpus {
 // Asks nvidia-smi, for at most 10 s at a time.
 MachineGpus read_machine();
 
+// The parts of the line between separators, without spaces around them.
+std::vector<std::string> split_line(const std::string& line, char separator);
+
 // A process's user and command.
 struct ProcessOwner {
   std::string user;     // "alice"; the number if it has no name
