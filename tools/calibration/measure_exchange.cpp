@@ -1,4 +1,4 @@
-#include "tools/calibration/measure_exchange.h"
+#include "tools/calibration/measurement.h"
 
 #include <algorithm>
 #include <chrono>
