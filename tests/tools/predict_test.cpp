@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "tests/tools/formats_doc.h"
 #include "tests/tools/predict_fixture.h"
 
@@ -187,16 +185,6 @@ TEST_F(Predict, ItsOwnTraceIsDrawnByTheReport) {
   EXPECT_THAT(report.out + report.err, Not(HasSubstr("without --trace")));
 }
 
-TEST_F(Predict, AThousandDevicesAreNoMoreWorkThanEight) {
-  std::string layers = layer("0", 767, 50257);
-  for (int i = 1; i <= 48; ++i) layers += "," + layer(std::to_string(2 * i), 1774, 1000);
-  write("run.json", run_file(layers));
-  expect_success(
-      run("--workload run.json --topology hgx-h100-8*128@8x400gbe --devices 8,1024 "
-          "--strategy ddp --json p.json"));
-  EXPECT_EQ(read_json(folder_ / "p.json")["rows"].size(), 3U);
-}
-
 TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
   write("run.json", run_file(layer("0", 999, 1000) + "," + layer("2", 999, 1000)));
   const std::string flags = "--workload run.json --topology dgx1-v100 --devices 2 --json p.json";
@@ -213,34 +201,6 @@ TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
   expect_success(run(flags + " --strategy pipeline --schedule 1f1b"));
   EXPECT_EQ(read_json(folder_ / "p.json")["config"]["schedule"], "1f1b");
   expect_rejected(run(flags + " --strategy pipeline --schedule interleaved"), 2, {"2 layers", "4"});
-}
-
-TEST_F(Predict, APipelinesTimelineShowsWhoWaits) {
-  write("run.json", run_file(layer("0", 999, 1000) + "," + layer("2", 999, 1000)));
-  expect_success(
-      run("--workload run.json --topology dgx1-v100 --devices 2 --strategy pipeline "
-          "--trace t.json"));
-  std::map<int, std::vector<json>> kernels;  // by device
-  const json file = read_json(folder_ / "t.json");
-  for (const json& event : file["traceEvents"]) {
-    const std::string name = event["name"];
-    if (name.starts_with("forward ") || name.starts_with("backward ") || name == "optimizer") {
-      kernels[event["pid"]].push_back(event);
-    }
-  }
-  ASSERT_EQ(kernels.size(), 2U);
-  const auto begin = [](const json& event) { return event["ts"].get<double>(); };
-  const auto end = [&](const json& event) { return begin(event) + event["dur"].get<double>(); };
-  for (const auto& [device, own] : kernels) {
-    ASSERT_EQ(own.size(), 17U) << "8 micro-batches forward and back, and an update";
-    for (std::size_t i = 1; i < own.size(); ++i) {
-      EXPECT_GE(begin(own[i]), end(own[i - 1]) - 0.01) << "device " << device;
-    }
-  }
-  const std::vector<json>& first = kernels.begin()->second;
-  const std::vector<json>& second = kernels.rbegin()->second;
-  EXPECT_GE(begin(second[0]), end(first[0])) << "the second part waits for the first's output";
-  EXPECT_GE(begin(first[8]), end(second[8])) << "and the first for its gradient";
 }
 
 TEST_F(Predict, BatchesFromTheHostHoldUpASmallNet) {
