@@ -51,22 +51,14 @@ std::size_t num_hardware_units(const FileRow& row, std::size_t num_cores) {
   return row.kind == "measured" ? row.physical_devices : row.devices;
 }
 
-// The hardware that the row's devices can use at once: a core per thread, or GPUs.
-double usable_units(const FileRow& row, std::size_t num_cores) {
-  const std::size_t there = num_hardware_units(row, num_cores);
-  if (!row.is_on_cores) return static_cast<double>(there);
-  return static_cast<double>(
-      std::clamp<std::size_t>(row.devices * row.threads_per_device, 1, there));
-}
-
 // True if the row's devices would use more cores (GPUs: physical devices) than there are.
 bool is_oversubscribed(const FileRow& row, std::size_t num_cores) {
   const std::size_t per_device = row.is_on_cores ? row.threads_per_device : 1;
   return row.devices * per_device > num_hardware_units(row, num_cores);
 }
 
-double ideal_speedup(const FileRow& row, const FileRow& baseline, std::size_t num_cores) {
-  return usable_units(row, num_cores) / usable_units(baseline, num_cores);
+double ideal_speedup(const FileRow& row) {
+  return row.ideal_speedup.value_or(static_cast<double>(row.devices));
 }
 
 std::string too_efficient_note(double efficiency) {
@@ -132,7 +124,7 @@ Cause cause_of(const FileRows& rows, std::size_t index, const Part& largest,
   }
   const trace::StepBreakdown& step = *row.breakdown;
   const bool is_notable = largest.seconds >= kNotable * step.step;
-  const double ideal = ideal_speedup(row, baseline, num_cores);
+  const double ideal = ideal_speedup(row);
   const double factor = unshared_factor(row, baseline, ideal);
   const double excess = computation(step) * (1 - 1 / factor);
   if (factor >= kNotShared && (!is_notable || excess > largest.seconds)) {
@@ -212,7 +204,7 @@ std::string limit_sentence(const FileRows& rows, std::size_t num_cores) {
   return fmt::format("{}: {:.0f} % of the step is computation{}: limited by {}.", name_of(row),
                      percent(computation(step)), beside,
                      cause_of(rows, index, largest, num_cores).text()) +
-         too_efficient_note(speedup(row, baseline) / ideal_speedup(row, baseline, num_cores));
+         too_efficient_note(speedup(row, baseline) / ideal_speedup(row));
 }
 
 }  // namespace lockstep::tools

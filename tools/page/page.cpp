@@ -91,12 +91,9 @@ PageRun load_run(const fs::path& path, const std::string& trace, std::string_vie
 void name_runs(std::vector<PageRun>& runs) {
   std::multiset<std::string> stems;
   for (const PageRun& run : runs) stems.insert(run.file.path.stem().string());
-  std::multiset<std::string> names;
   for (PageRun& run : runs) {
     const std::string stem = run.file.path.stem().string();
     run.name = stems.count(stem) == 1 ? stem : run.file.path.string();
-    names.insert(run.name);
-    if (names.count(run.name) > 1) run.name += fmt::format(" ({})", names.count(run.name));
   }
 }
 

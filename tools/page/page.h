@@ -15,7 +15,7 @@
 namespace lockstep::tools::page {
 
 struct PageRun {
-  std::string name;  // unique on the page
+  std::string name;
   RunFile file;
   std::optional<StepTimeline> timeline;
   std::vector<std::string> missing;  // one sentence per figure that cannot be drawn: the reason
@@ -28,7 +28,7 @@ struct PageRun {
 PageRun load_run(const std::filesystem::path& path, const std::string& trace,
                  std::string_view operation);
 
-// Names each run by its file: "out" for build/out.json; by its path if that is not unique.
+// Names each run by its file: "out" for build/out.json; by its path if others have that name.
 void name_runs(std::vector<PageRun>& runs);
 
 // Makes the page of one run, or of several side by side. chart_js: the text of Chart.js; the
