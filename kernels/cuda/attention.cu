@@ -318,17 +318,12 @@ __global__ void causal_softmax_kernel(const T* scores, std::size_t rows, std::si
       const T score = scale * from[j];
       top = score > top ? score : top;
     }
-    for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
-      const T other = __shfl_xor_sync(kAllLanes, top, distance);
-      top = other > top ? other : top;
-    }
+    top = largest_in_all_lanes(top);
     double sum = 0;
     for (std::size_t j = lane; j < seen; j += kWarp) {
       sum += static_cast<double>(exp_of(scale * from[j] - top));
     }
-    for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
-      sum += __shfl_xor_sync(kAllLanes, sum, distance);
-    }
+    sum = sum_in_all_lanes(sum);
     const T inverse = static_cast<T>(1 / sum);
     for (std::size_t j = lane; j < cols; j += kWarp) {
       to[j] = j < seen ? exp_of(scale * from[j] - top) * inverse : T(0);
@@ -346,9 +341,7 @@ __global__ void causal_softmax_gradient_kernel(const T* p, const T* grad_p, std:
     for (std::size_t j = lane; j < cols; j += kWarp) {
       sum += static_cast<double>(share[j]) * static_cast<double>(grad[j]);
     }
-    for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
-      sum += __shfl_xor_sync(kAllLanes, sum, distance);
-    }
+    sum = sum_in_all_lanes(sum);
     const T projection = static_cast<T>(sum);
     for (std::size_t j = lane; j < cols; j += kWarp) {
       grad_scores[row * cols + j] = scale * share[j] * (grad[j] - projection);

@@ -10,14 +10,6 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-// The sum over a warp, in all its lanes.
-__device__ double sum_in_all_lanes(double value) {
-  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
-    value += __shfl_xor_sync(kAllLanes, value, distance);
-  }
-  return value;
-}
-
 template <typename T>
 __global__ void layer_norm_kernel(std::size_t rows, std::size_t cols, Rows<const T> x_rows,
                                   const T* weight, const T* bias, Rows<T> y_rows, T* means,

@@ -39,17 +39,13 @@ __global__ void forward_kernel(std::size_t rows, std::size_t classes, Rows<const
     T largest = -static_cast<T>(INFINITY);
 #pragma unroll 4
     for (std::size_t j = lane; j < classes; j += kWarp) largest = larger(largest, logits[j]);
-    for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
-      largest = larger(largest, __shfl_xor_sync(kAllLanes, largest, distance));
-    }
+    largest = largest_in_all_lanes(largest);
     double sum = 0;
 #pragma unroll 4
     for (std::size_t j = lane; j < classes; j += kWarp) {
       sum += static_cast<double>(exp_of(logits[j] - largest));
     }
-    for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
-      sum += __shfl_xor_sync(kAllLanes, sum, distance);
-    }
+    sum = sum_in_all_lanes(sum);
     if (lane == 0) {
       const std::int64_t label = labels[row];
       const bool is_good = is_within(label, classes);

@@ -22,6 +22,23 @@ __device__ inline double warp_sum(double value) {
   return value;
 }
 
+// The sum, or the largest value, over a warp, in all its lanes. A NaN is not the largest. REQUIRES:
+// all lanes call it.
+__device__ inline double sum_in_all_lanes(double value) {
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, distance);
+  }
+  return value;
+}
+template <typename T>
+__device__ T largest_in_all_lanes(T value) {
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+    const T other = __shfl_xor_sync(kAllLanes, value, distance);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
 // The sum over a block of at most 1024 threads, in thread 0. REQUIRES: all threads call it;
 // blockDim.x is a multiple of 32.
 __device__ inline double block_sum(double value) {
