@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "engine/core/device.h"
 
@@ -34,7 +35,9 @@ class ExactSleep {
   ExactSleep(const ExactSleep&) = delete;
   ExactSleep& operator=(const ExactSleep&) = delete;
 
-  static void until(Time moment);
+  static void until(Time moment) {
+    std::this_thread::sleep_until(std::chrono::steady_clock::time_point(moment));
+  }
 
  private:
   int slack_;
