@@ -41,9 +41,6 @@ struct BasicMatrixView {
   std::size_t batch_stride = 0;
 
   std::size_t num_elements() const { return batch * rows * cols; }
-  bool is_contiguous() const {
-    return (leading_dimension == cols || rows <= 1) && (batch <= 1 || batch_stride == rows * cols);
-  }
   operator BasicMatrixView<const void>() const {
     return {data, dtype, rows, cols, leading_dimension, batch, batch_stride};
   }

@@ -90,9 +90,9 @@ MemoryStatistics MemoryPool::statistics() const {
   return statistics_;
 }
 
-void MemoryPool::reset_peak(std::size_t at_least) {
+void MemoryPool::reset_peak() {
   std::lock_guard lock(mutex_);
-  statistics_.peak_bytes = std::max(statistics_.current_bytes, at_least);
+  statistics_.peak_bytes = statistics_.current_bytes;
 }
 
 void MemoryPool::release_cached() {

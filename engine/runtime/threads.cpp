@@ -109,15 +109,14 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::run(std::size_t num_tasks, TaskFunction function, void* context) {
+void ThreadPool::run(std::size_t num_tasks, const AnyTask& task) {
   if (busy_.exchange(true, std::memory_order_acquire)) {
-    for (std::size_t i = 0; i < num_tasks; ++i) function(context, i);
+    for (std::size_t i = 0; i < num_tasks; ++i) task(i);
     return;
   }
   // The workers run on the cores of the caller, which must not change once it has used a pool.
   if (std::exchange(caller_, this_thread()) != this_thread()) bind_as_caller(workers_);
-  function_ = function;
-  context_ = context;
+  task_ = &task;
   num_tasks_ = num_tasks;
   next_task_.store(0, std::memory_order_relaxed);
   gate_.store(kOpen);
@@ -139,7 +138,7 @@ void ThreadPool::work() {
     const std::size_t i = next_task_.fetch_add(1, std::memory_order_relaxed);
     if (i >= num_tasks_) return;
     try {
-      function_(context_, i);
+      (*task_)(i);
     } catch (...) {
       std::lock_guard lock(error_mutex_);
       if (!error_) error_ = std::current_exception();

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 #include "engine/runtime/wait.h"
@@ -81,22 +80,18 @@ class ThreadPool {
       for (std::size_t i = 0; i < num_tasks; ++i) task(i);
       return;
     }
-    using Plain = std::remove_reference_t<Task>;
-    run(
-        num_tasks, [](void* context, std::size_t i) { (*static_cast<Plain*>(context))(i); },
-        const_cast<void*>(static_cast<const void*>(&task)));
+    run(num_tasks, std::ref(task));
   }
 
  private:
-  using TaskFunction = void (*)(void* context, std::size_t index);
+  using AnyTask = std::function<void(std::size_t)>;
 
-  void run(std::size_t num_tasks, TaskFunction function, void* context);
+  void run(std::size_t num_tasks, const AnyTask& task);
   void work();  // takes tasks of the open job until none is left
   void worker_main();
 
   // The job; only written while no worker is inside.
-  TaskFunction function_ = nullptr;
-  void* context_ = nullptr;
+  const AnyTask* task_ = nullptr;
   std::size_t num_tasks_ = 0;
   std::exception_ptr error_;
   std::mutex error_mutex_;
