@@ -52,7 +52,7 @@ std::string RankProcess::start() const {
 
 int RankProcess::host() const {
   const auto played = launch::find_number(launch::current_environment(), kPlayedHost);
-  return played.value_or(environment().node_rank);
+  return played.value_or(environment().rank / environment().local_world_size);
 }
 
 void count_rank_devices(Options& options) {

@@ -50,17 +50,8 @@ Error RankWait::died(int process) const {
                     rank, to_string(call));
 }
 
-Error RankWait::found_bytes(std::size_t expected, std::size_t found) const {
-  return comm_error(name_of(call.operation), "rank {} expected {} bytes from rank {}, found {}",
-                    rank, expected, peer, found);
-}
-
 Error lost_rank(int rank) {
   return comm_error("collective", "rank {} is lost: its connection closed: {}", rank, kWasCutOff);
-}
-
-Error garbled_rank(int rank) {
-  return comm_error("collective", "rank {} is lost: it sent bytes that are no frames", rank);
 }
 
 Error ended_rank(int rank) {

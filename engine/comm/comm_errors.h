@@ -32,15 +32,11 @@ struct RankWait {
   Error left() const;
   // Comm: "rank 1 (process 4711) died while rank 0 waits for it in ...".
   Error died(int process) const;
-  // Comm: "rank 0 expected 8 bytes from rank 1, found 4".
-  Error found_bytes(std::size_t expected, std::size_t found) const;
 };
 
-// Comm, for a connection that ends. Between ranks: "rank 2 is lost: its connection closed: ..." or,
-// for garbled bytes, "... it sent bytes that are no frames". At the store: "rank 2 ended without
-// leaving: ...".
+// Comm, for a connection that ends. Between ranks: "rank 2 is lost: its connection closed: ...". At
+// the store: "rank 2 ended without leaving: ...".
 Error lost_rank(int rank);
-Error garbled_rank(int rank);
 Error ended_rank(int rank);
 
 // Comm: "[abort] rank 3 aborted the group: ...".

@@ -2,7 +2,11 @@
 // the calling thread moves no data itself.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "engine/comm/collective_call.h"
 #include "engine/runtime/device_span.h"
@@ -23,6 +27,26 @@ class DeviceSpans {
  private:
   std::optional<runtime::DeviceSpan> on_comm_lane_;
   std::optional<runtime::DeviceSpan> exposed_;  // for a blocking call
+};
+
+// An operation that is enqueued on streams.
+class EnqueuedWork final : public WorkState {
+ public:
+  // throw_if_failed: rethrows the group's error, if there is one; may be empty.
+  explicit EnqueuedWork(std::vector<StreamPoint> ends, std::function<void()> throw_if_failed = {})
+      : ends_(std::move(ends)), throw_if_failed_(std::move(throw_if_failed)) {}
+
+  bool is_done() const override {
+    return std::ranges::all_of(ends_, [](const StreamPoint& p) { return p.event->has_passed(); });
+  }
+  void wait() const override {
+    if (throw_if_failed_) throw_if_failed_();
+    for (const StreamPoint& end : ends_) end.waiter->wait(end.event);
+  }
+
+ private:
+  std::vector<StreamPoint> ends_;
+  std::function<void()> throw_if_failed_;
 };
 
 // After an error: returns when the call's stream no longer uses its tensors.

@@ -18,16 +18,12 @@ unsigned long long inode_of(const char* path) {
 
 }  // namespace
 
-std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  return std::getline(file, id) ? id : "unknown";
-}
-
 std::string host_identity() {
+  std::string boot = "unknown";
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
-  return fmt::format("{} {} user {} net {} pid {}", name.data(), boot_id(), geteuid(),
+  return fmt::format("{} {} user {} net {} pid {}", name.data(), boot, geteuid(),
                      inode_of("/proc/self/ns/net"), inode_of("/proc/self/ns/pid"));
 }
 

@@ -11,10 +11,6 @@ namespace lockstep::comm {
 // 5d8c... user 1000 net 4026531840 pid 4026531836".
 std::string host_identity();
 
-// Identifies this boot of the kernel. Processes in all containers of a machine share it, because
-// they share its monotonic clock. "unknown" if the system does not say.
-std::string boot_id();
-
 // The host name in such a line.
 std::string host_name_of(const std::string& identity);
 

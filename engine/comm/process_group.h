@@ -23,9 +23,7 @@ enum class TransportChoice {
   tcp,        // TCP between all ranks
 };
 
-// "auto", "shm", "tcp".
-std::string_view to_string(TransportChoice choice);
-// The reverse. Throws Error{Usage} that lists the names.
+// "auto", "shm" or "tcp". Throws Error{Usage} for another name.
 TransportChoice parse_transport_choice(std::string_view name);
 
 struct ProcessGroupOptions {
@@ -54,8 +52,8 @@ struct ProcessGroupOptions {
 // tcp", "... over shm+tcp", "... over shm behind a modelled link (50us,1GB/s)".
 // Throws on every rank alike
 //   Error{Timeout}  naming the ranks that did not come;
-//   Error{Comm}     when a link is modelled between machines, or shared memory was asked for and
-//                   the ranks are on several hosts or may not share it.
+//   Error{Comm}     when shared memory was asked for and the ranks are on several hosts or may not
+//                   share it.
 // Throws Error{Usage} on this rank alone when rank and world size do not fit.
 // REQUIRES: all ranks have the same world size, transport and link, and each has a rank of its own
 //           (launch/rendezvous.h checks that).

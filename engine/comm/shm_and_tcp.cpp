@@ -46,8 +46,8 @@ class ShmAndTcp final : public Transport {
 
   void post(int to, Bytes data) override { route(to).transport->post(route(to).number, data); }
 
-  const std::byte* take(int from, std::size_t num_bytes) override {
-    return route(from).transport->take(route(from).number, num_bytes);
+  const std::byte* take(int from) override {
+    return route(from).transport->take(route(from).number);
   }
 
   void release(int from) override { route(from).transport->release(route(from).number); }

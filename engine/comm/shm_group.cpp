@@ -59,16 +59,30 @@ std::size_t whole_pages(std::size_t num_bytes) {
   return (num_bytes + kPage - 1) / kPage * kPage;
 }
 
-GroupShape shape_of(const ShmTransportOptions& options) {
+GroupShape shape_of(const ProcessGroupOptions& options, const std::vector<int>& ranks) {
   GroupShape shape;
-  shape.rank = options.index;
-  shape.world_size = static_cast<int>(options.ranks.size());
-  shape.names = options.ranks;
+  shape.rank = static_cast<int>(std::ranges::find(ranks, options.rank) - ranks.begin());
+  shape.world_size = static_cast<int>(ranks.size());
+  shape.names = ranks;
   shape.name = "shm";
-  shape.max_message_bytes = slot_bytes_for(options.ranks.size());
+  shape.max_message_bytes = slot_bytes_for(ranks.size());
   // Each rank's part of a pass is then one message.
-  shape.pass_bytes = options.ranks.size() * shape.max_message_bytes;
+  shape.pass_bytes = ranks.size() * shape.max_message_bytes;
   return shape;
+}
+
+// The first rank makes the segment and tells the others its address.
+ShmSegment share_segment(const ProcessGroupOptions& options, int first_rank,
+                         std::size_t num_bytes) {
+  const std::string key = fmt::format("group/{}/segment/{}", options.group, first_rank);
+  if (options.rank == first_rank) {
+    ShmSegment segment = ShmSegment::create(num_bytes);
+    options.store->set(key, segment.address());
+    return segment;
+  }
+  const std::string address =
+      options.store->get(key, runtime::deadline_after(options.timeout_seconds));
+  return ShmSegment::open(address, num_bytes, fmt::format("rank {}", first_rank));
 }
 
 // Smaller copies are as fast through the caches.
@@ -149,13 +163,6 @@ struct ShmTransport::Channel {
 
 // --- the segment ---
 
-std::size_t ShmTransport::segment_bytes(int world_size) {
-  const auto n = static_cast<std::size_t>(world_size);
-  return whole_pages(sizeof(Failure) + n * sizeof(Member)) +
-         whole_pages(num_channels(n) * sizeof(Channel)) +
-         num_channels(n) * kNumSlots * slot_bytes_for(n);
-}
-
 ShmTransport::Failure& ShmTransport::failure() const {
   return *reinterpret_cast<Failure*>(segment_.data());
 }
@@ -171,30 +178,32 @@ std::size_t ShmTransport::channel_index(Use use, int from, int to) const {
 }
 
 ShmTransport::Channel& ShmTransport::channel(Use use, int from, int to) const {
-  return reinterpret_cast<Channel*>(channels_)[channel_index(use, from, to)];
+  return reinterpret_cast<Channel*>(segment_.data() + channels_at_)[channel_index(use, from, to)];
 }
 
 std::byte* ShmTransport::slot_memory(Use use, int from, int to, std::uint64_t number) const {
   const std::size_t slot = channel_index(use, from, to) * kNumSlots + (number - 1) % kNumSlots;
-  return slots_ + slot * shape().max_message_bytes;
+  return segment_.data() + slots_at_ + slot * shape().max_message_bytes;
 }
 
 // --- coming and going ---
 
-ShmTransport::ShmTransport(ShmSegment segment, const ShmTransportOptions& options)
-    : Transport(shape_of(options)),
-      segment_(std::move(segment)),
-      channels_(segment_.data() +
-                whole_pages(sizeof(Failure) + options.ranks.size() * sizeof(Member))),
-      slots_(channels_ + whole_pages(num_channels(options.ranks.size()) * sizeof(Channel))),
-      num_posted_(options.ranks.size()),
-      num_released_(options.ranks.size()),
-      num_received_(options.ranks.size()),
-      outboxes_(options.ranks.size()) {
+ShmTransport::ShmTransport(const ProcessGroupOptions& options, const std::vector<int>& ranks)
+    : Transport(shape_of(options, ranks)),
+      channels_at_(whole_pages(sizeof(Failure) + ranks.size() * sizeof(Member))),
+      slots_at_(channels_at_ + whole_pages(num_channels(ranks.size()) * sizeof(Channel))),
+      segment_(share_segment(
+          options, ranks.front(),
+          slots_at_ + num_channels(ranks.size()) * kNumSlots * shape().max_message_bytes)),
+      num_posted_(ranks.size()),
+      num_released_(ranks.size()),
+      num_received_(ranks.size()),
+      outboxes_(ranks.size()) {
   timeout_seconds_ = options.timeout_seconds;
   mine().process = getpid();
   sched_getaffinity(0, sizeof mine().cores, &mine().cores);
-  options.wait_for_all();
+  options.store->barrier(fmt::format("shared memory {}", options.group), options.rank,
+                         options.world_size, options.timeout_seconds);
   num_spins_ = choose_num_spins();
   for (int m = 0; m < world_size(); ++m) {
     const int process = member(m).process;
@@ -324,13 +333,9 @@ void ShmTransport::post(int to, Bytes data) {
   write_slot(Use::collective, to, number, data);
 }
 
-const std::byte* ShmTransport::take(int from, std::size_t num_bytes) {
+const std::byte* ShmTransport::take(int from) {
   const std::uint64_t number = num_released_[static_cast<std::size_t>(from)] + 1;
-  const Bytes found = read_slot(Use::collective, from, number);
-  if (found.size() != num_bytes) {
-    fail_and_throw(waiting_for(from).found_bytes(num_bytes, found.size()));
-  }
-  return found.data();
+  return read_slot(Use::collective, from, number).data();
 }
 
 void ShmTransport::release(int from) {

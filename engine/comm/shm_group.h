@@ -7,10 +7,10 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <vector>
 
+#include "engine/comm/process_group.h"
 #include "engine/comm/shm_segment.h"
 #include "engine/comm/transport.h"
 #include "engine/runtime/threads.h"
@@ -18,29 +18,18 @@
 
 namespace lockstep::comm {
 
-struct ShmTransportOptions {
-  int index = 0;           // of this rank within the group
-  std::vector<int> ranks;  // what the ranks of the group are called in messages: 0, 1, ..., or
-                           // their numbers in a larger group
-  double timeout_seconds = 30;
-  // Returns when all ranks of the group have called it, after they attached.
-  std::function<void()> wait_for_all;
-};
-
 class ShmTransport final : public Transport {
  public:
-  // Bytes of the segment of a group.
-  static std::size_t segment_bytes(int world_size);
-
-  // Returns when all ranks have attached. The segment has segment_bytes(ranks.size()) bytes.
-  ShmTransport(ShmSegment segment, const ShmTransportOptions& options);
+  // ranks: those on this host, in rising order; the transport numbers them 0, 1, ... The first one
+  // makes the segment. Returns when all have attached.
+  ShmTransport(const ProcessGroupOptions& options, const std::vector<int>& ranks);
   ~ShmTransport() override;
 
   void announce(const CallHeader& call, double timeout_seconds) override;
   CallHeader announced_by(int peer) override;
 
   void post(int to, Bytes data) override;
-  const std::byte* take(int from, std::size_t num_bytes) override;
+  const std::byte* take(int from) override;
   void release(int from) override;
 
   void send_message(int to, const CallHeader& call, Bytes data) override;
@@ -90,9 +79,9 @@ class ShmTransport final : public Transport {
   void push(int to, Bytes message);
   bool wait_for_slot(int to, std::uint64_t number);
 
+  std::size_t channels_at_;  // from the segment's beginning
+  std::size_t slots_at_;
   ShmSegment segment_;
-  std::byte* channels_;
-  std::byte* slots_;
   unsigned num_spins_ = 0;                   // set when all have attached
   std::vector<FileDescriptor> processes_;    // of each rank (a pidfd), if it is another process
   std::vector<std::uint64_t> num_posted_;    // to each rank, in collectives

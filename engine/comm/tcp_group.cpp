@@ -30,23 +30,12 @@ constexpr double kDeliverySecondsAfterFailure = 0.1;
 // How often a rank that waits for one peer checks if another one has failed.
 constexpr std::chrono::milliseconds kLook{20};
 
-std::vector<int> peers_of(const TcpTransportOptions& options) {
-  require(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
-          ErrorCode::Usage, "tcp", "rank {} of {} does not exist", options.rank,
-          options.world_size);
-  if (!options.peers.empty()) return options.peers;
-  std::vector<int> peers;
-  for (int r = 0; r < options.world_size; ++r) {
-    if (r != options.rank) peers.push_back(r);
-  }
-  return peers;
-}
-
 // A rank with a core of its own polls the awaited socket for so long before it sleeps: about the
 // cost of a sleep.
-std::chrono::microseconds spin_time_for(const TcpTransportOptions& options) {
-  const int num_ranks = options.num_local_ranks > 0 ? options.num_local_ranks : options.world_size;
-  const bool has_core = static_cast<std::size_t>(num_ranks) <= runtime::num_cores();
+std::chrono::microseconds spin_time_for(const ProcessGroupOptions& options,
+                                        std::size_t num_local_ranks) {
+  const bool has_core =
+      options.cores == ProcessGroupOptions::Cores::own || num_local_ranks <= runtime::num_cores();
   return std::chrono::microseconds(has_core ? 50 : 0);
 }
 
@@ -100,7 +89,8 @@ struct TcpTransport::Awaiting {
   Peer& peer;
 };
 
-TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
+TcpTransport::TcpTransport(const ProcessGroupOptions& options, const std::vector<int>& peers,
+                           std::size_t num_local_ranks)
     : Transport({.rank = options.rank,
                  .world_size = options.world_size,
                  .name = "tcp",
@@ -109,11 +99,9 @@ TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
                  .names = {}}),
       by_rank_(static_cast<std::size_t>(options.world_size)),
       announced_(by_rank_.size()),
-      spin_time_(spin_time_for(options)) {
+      spin_time_(spin_time_for(options, num_local_ranks)) {
   timeout_seconds_ = options.timeout_seconds;
-  const std::vector<int> peers = peers_of(options);
-  if (peers.empty()) return;
-  std::vector<Socket> connections = connect_ranks(options, peers, store);
+  std::vector<Socket> connections = connect_ranks(options, peers);
   for (const int r : peers) {
     auto& peer = by_rank_[static_cast<std::size_t>(r)] = std::make_unique<Peer>();
     peer->rank = r;
@@ -262,10 +250,10 @@ bool TcpTransport::receive(Peer& peer) {
     if (count <= 0) {
       if (!peer.has_left && !is_leaving_) failure_.set(lost_rank(peer.rank));
       peer.has_ended = true;
-    } else if (peer.num_read == sizeof(FrameHeader) && !prepare_payload(peer)) {
-      failure_.set(garbled_rank(peer.rank));
-      peer.has_ended = true;
-    } else if (peer.num_read == sizeof(FrameHeader) + peer.incoming.header.num_bytes) {
+      continue;
+    }
+    if (peer.num_read == sizeof(FrameHeader)) prepare_payload(peer);
+    if (peer.num_read == sizeof(FrameHeader) + peer.incoming.header.num_bytes) {
       handle(peer, std::exchange(peer.incoming, {}));
       peer.num_read = 0;
       break;
@@ -274,19 +262,12 @@ bool TcpTransport::receive(Peer& peer) {
   return has_news;
 }
 
-// False for a header that is none, or a size that no memory holds.
-bool TcpTransport::prepare_payload(Peer& peer) {
+void TcpTransport::prepare_payload(Peer& peer) {
   Frame& frame = peer.incoming;
-  if (frame.header.magic != FrameHeader::kMagic) return false;
-  if (frame.header.num_bytes == 0) return true;
+  if (frame.header.num_bytes == 0) return;
   if (peer.spare.has_items()) frame.memory = peer.spare.take();
   const std::size_t num_lines = (frame.header.num_bytes + kCacheLine - 1) / kCacheLine;
-  try {
-    if (frame.memory.size() < num_lines) frame.memory.resize(num_lines);
-  } catch (const std::exception&) {
-    return false;
-  }
-  return true;
+  if (frame.memory.size() < num_lines) frame.memory.resize(num_lines);
 }
 
 void TcpTransport::handle(Peer& peer, Frame frame) {
@@ -327,13 +308,10 @@ void TcpTransport::post(int to, Bytes data) {
   send(peer(to), FrameKind::data, call_, data);
 }
 
-const std::byte* TcpTransport::take(int from, std::size_t num_bytes) {
+const std::byte* TcpTransport::take(int from) {
   Peer& peer = this->peer(from);
   wait_for(peer, [&] { return peer.data.has_items(); });
   peer.held = peer.data.take();
-  if (peer.held.header.num_bytes != num_bytes) {
-    fail_and_throw(waiting_for(peer.rank).found_bytes(num_bytes, peer.held.header.num_bytes));
-  }
   return peer.held.payload().data();
 }
 

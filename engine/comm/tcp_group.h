@@ -30,8 +30,8 @@
 
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
+#include "engine/comm/process_group.h"
 #include "engine/comm/store/socket.h"
-#include "engine/comm/store/store.h"
 #include "engine/comm/transport.h"
 #include "engine/runtime/wait.h"
 
@@ -41,49 +41,32 @@ enum class FrameKind : std::uint32_t { announce = 1, data, message, failure, goo
 
 // Sent as it lies: all ranks run the same program, on machines of the same byte order.
 struct FrameHeader {
-  static constexpr std::uint32_t kMagic = 0x3653464c;
-
   FrameKind kind = FrameKind::announce;
-  std::uint32_t magic = kMagic;
   CallHeader call = {};
   std::uint64_t num_bytes = 0;  // of the payload
 };
 
-struct TcpTransportOptions {
-  int rank = 0;
-  int world_size = 1;
-  // The job's; ranks with another token are strangers.
-  std::string token;
-  // Tells groups of one job apart; part of the keys in the store.
-  std::string group = "0";
-  // Under which the other ranks reach this one, and on which it listens: an address of this host.
-  std::string address = "127.0.0.1";
-  // Ranks on this host; when they outnumber its cores they wait without spinning. 0: all of them.
-  int num_local_ranks = 0;
-  // Ranks to connect to, beside this one; empty: all. Both ends of a pair must agree on it.
-  // Announcements and failures go to these ranks only.
-  std::vector<int> peers;
-  // For all connections to be made.
-  double timeout_seconds = 30;
-};
-
-// The connections to the ranks `peers`, by rank; others are not open.
+// The connections to these ranks, by rank; others are not open.
 // Throws what TcpTransport's constructor does.
-std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std::vector<int>& peers,
-                                  Store& store);
+std::vector<Socket> connect_ranks(const ProcessGroupOptions& options,
+                                  const std::vector<int>& peers);
 
 class TcpTransport final : public Transport {
  public:
   // Meets the other ranks through the store and connects to them.
+  // peers: ranks to connect to, beside this one. Both ends of a pair must agree on it.
+  //        Announcements and failures go to these ranks only.
+  // num_local_ranks: ranks on this host; when they outnumber its cores they wait without spinning.
   // Throws Error{Timeout} naming the ranks that did not come; Error{Comm} when another rank aborted
   // the store. REQUIRES: no two processes have one rank.
-  TcpTransport(const TcpTransportOptions& options, Store& store);
+  TcpTransport(const ProcessGroupOptions& options, const std::vector<int>& peers,
+               std::size_t num_local_ranks);
   ~TcpTransport() override;
 
   void announce(const CallHeader& call, double timeout_seconds) override;
   CallHeader announced_by(int peer) override;
   void post(int to, Bytes data) override;
-  const std::byte* take(int from, std::size_t num_bytes) override;
+  const std::byte* take(int from) override;
   void release(int from) override;
   void send_message(int to, const CallHeader& call, Bytes data) override;
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
@@ -106,7 +89,7 @@ class TcpTransport final : public Transport {
 
   void read_from(Peer& peer);
   bool receive(Peer& peer);
-  bool prepare_payload(Peer& peer);
+  void prepare_payload(Peer& peer);
   void handle(Peer& peer, Frame frame);
   void tell_failure() noexcept;
 

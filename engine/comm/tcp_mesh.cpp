@@ -38,10 +38,10 @@ RankAddress address_in(const std::string& entry) {
 
 class Mesh {
  public:
-  Mesh(const TcpTransportOptions& options, const std::vector<int>& peers, Store& store)
+  Mesh(const ProcessGroupOptions& options, const std::vector<int>& peers)
       : options_(options),
         peers_(peers),
-        store_(store),
+        store_(*options.store),
         deadline_(runtime::deadline_after(options.timeout_seconds)),
         hello_{"tcp/" + options.group, options.token, options.rank},
         connections_(static_cast<std::size_t>(options.world_size)) {}
@@ -68,7 +68,7 @@ class Mesh {
   void accept_higher(const Socket& listener);
   [[noreturn]] void fail_missing();
 
-  const TcpTransportOptions& options_;
+  const ProcessGroupOptions& options_;
   const std::vector<int>& peers_;
   Store& store_;
   const runtime::Deadline deadline_;
@@ -133,9 +133,9 @@ void Mesh::fail_missing() {
 
 }  // namespace
 
-std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std::vector<int>& peers,
-                                  Store& store) {
-  return Mesh(options, peers, store).connect();
+std::vector<Socket> connect_ranks(const ProcessGroupOptions& options,
+                                  const std::vector<int>& peers) {
+  return Mesh(options, peers).connect();
 }
 
 }  // namespace lockstep::comm

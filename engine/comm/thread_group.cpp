@@ -30,10 +30,10 @@ namespace {
 
 constexpr auto kOrder = std::memory_order_seq_cst;
 
-// How far a rank has come in a call: 1 when its buffer is published, 2s + 2 when it has read all
-// that it receives in step s, 2s + 3 when it has written it, too.
+// How often a rank has come to a place where ranks meet, in all calls: when its buffer is
+// published, and in every step of a plan when it has read all that it receives, and when it has
+// written it.
 using Progress = std::uint64_t;
-constexpr unsigned kProgressBits = 24;
 
 // A message from send() to recv().
 struct SentTensor {
@@ -51,9 +51,9 @@ struct Channel {
 // State that a rank shows to all others.
 struct RankState {
   Announcements announced;
-  alignas(kCacheLine) std::atomic<Progress> progress{0};  // in the low bits; the call above them
-  std::atomic<std::byte*> buffer{nullptr};                // that the current plan works on
-  Flag<std::uint32_t> in_data;                            // 1 while it may use others' memory
+  alignas(kCacheLine) std::atomic<Progress> progress{0};
+  std::atomic<std::byte*> buffer{nullptr};  // that the current plan works on
+  Flag<std::uint32_t> in_data;              // 1 while it may use others' memory
   std::atomic<bool> has_left{false};
   alignas(kCacheLine) runtime::WaitWord num_changes;  // changes after any of these
   GroupMember part;                                   // on CUDA: its part in a call, for rank 0
@@ -130,13 +130,12 @@ class ThreadGroup final : public Group {
                     const Reduction& reduction, LinkClock* clock) override {
     begin_data();
     mine().buffer.store(static_cast<std::byte*>(buffer.data), std::memory_order_relaxed);
-    meet(1);
-    for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
-      const plan::RankSchedule::Step& step = schedule.steps[s];
+    meet();
+    for (const plan::RankSchedule::Step& step : schedule.steps) {
       const bool is_empty = step.sends.empty() && step.receives.empty();
       if (clock != nullptr && !is_empty) clock->begin_step(step, size_of(buffer.dtype));
-      run_step(step, 2 * s + 2, buffer, reduction);
-      meet(2 * s + 3);
+      run_step(step, buffer, reduction);
+      meet();
     }
     end_data();
   }
@@ -152,7 +151,7 @@ class ThreadGroup final : public Group {
       const Reduction reduction{call.input.stream(), call.header.op};
       shared_memory_all_reduce(reduction, factor_of(reduction.op, world_size()), rank(), memory,
                                buffer.dtype, buffer.num_elements);
-      meet(1);
+      meet();
     }
     end_data();
   }
@@ -224,19 +223,13 @@ class ThreadGroup final : public Group {
     }
   }
 
-  Progress in_this_call(Progress progress) const {
-    return (call_.sequence + 1) << kProgressBits | progress;
-  }
-  void publish(Progress progress) {
-    mine().progress.store(in_this_call(progress), kOrder);
+  // Waits until all ranks have come as far as this one.
+  void meet() {
+    mine().progress.store(++progress_, kOrder);
     mine().num_changes.add(1);
-  }
-  // Waits until all ranks have come so far in this call.
-  void meet(Progress progress) {
-    publish(progress);
     for (int peer = 0; peer < world_size(); ++peer) {
       const std::atomic<Progress>& theirs = of(peer).progress;
-      wait_for(peer, [&] { return theirs.load(kOrder) >= in_this_call(progress); });
+      wait_for(peer, [&] { return theirs.load(kOrder) >= progress_; });
     }
   }
 
@@ -244,7 +237,7 @@ class ThreadGroup final : public Group {
 
   // Reads what this rank receives where it lies. A step that overwrites what it sends reads into
   // scratch memory first, and writes into place when all ranks have read.
-  void run_step(const plan::RankSchedule::Step& step, Progress has_read, TensorView buffer,
+  void run_step(const plan::RankSchedule::Step& step, TensorView buffer,
                 const Reduction& reduction) {
     std::vector<Tensor> scratch;
     for (const plan::Write& write : step.receives) {
@@ -260,8 +253,11 @@ class ThreadGroup final : public Group {
           [&](int from) { return of(from).buffer.load(std::memory_order_relaxed) + offset; }, mine,
           out);
     }
-    if (!step.overwrites_sent) return;
-    meet(has_read);
+    if (!step.overwrites_sent) {
+      ++progress_;  // other ranks may meet here
+      return;
+    }
+    meet();
     for (std::size_t i = 0; i < scratch.size(); ++i) {
       const plan::Chunk chunk = step.receives[i].chunk;
       const TensorView mine = buffer.part(chunk.offset, chunk.count);
@@ -271,13 +267,13 @@ class ThreadGroup final : public Group {
 
   void enqueue_on_devices(const CollectiveCall& call) {
     mine().part = {call.stream, call.input, call.output};
-    meet(1);
+    meet();
     if (rank() == 0) {
       std::vector<GroupMember> members;
       for (const RankState& peer : state_->ranks) members.push_back(peer.part);
       state_->devices.enqueue(call_, members);
     }
-    meet(2);
+    meet();
     mine().part = {};
   }
 
@@ -324,6 +320,7 @@ class ThreadGroup final : public Group {
 
   std::shared_ptr<SharedState> state_;
   unsigned num_spins_;
+  Progress progress_ = 0;
 };
 
 std::unique_ptr<LinkModel> links_of(int rank, const ThreadGroupOptions& options) {

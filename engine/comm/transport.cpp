@@ -54,8 +54,7 @@ void Transport::run_step(const plan::RankSchedule::Step& step, TensorView buffer
       if (piece.count == 0) continue;
       const TensorView mine = buffer.part(piece.offset, piece.count);
       receive_chunk(
-          write, rank(), reduction, [&](int from) { return take(from, mine.num_bytes()); }, mine,
-          mine);
+          write, rank(), reduction, [&](int from) { return take(from); }, mine, mine);
       for (const int from : write.from_ranks) release(from);
     }
   }
@@ -67,7 +66,7 @@ void Transport::post_time(int to, Time time) {
 
 Time Transport::take_time(int from) {
   Time time;
-  std::memcpy(&time, take(from, sizeof(time)), sizeof(time));
+  std::memcpy(&time, take(from), sizeof(time));
   release(from);
   return time;
 }

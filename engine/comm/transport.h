@@ -22,9 +22,8 @@ class Transport : public Group {
   // all post, then all take, never wait for each other in a circle.)
   virtual void post(int to, Bytes data) = 0;
   // Waits for the next message from a rank; valid until release(from). One message from each of
-  // several ranks may be held at a time.
-  // Throws Error{Comm}, and fails the group, when it has another size (RankWait::found_bytes).
-  virtual const std::byte* take(int from, std::size_t num_bytes) = 0;
+  // several ranks may be held at a time. Its size is known: all ranks follow the same plan.
+  virtual const std::byte* take(int from) = 0;
   virtual void release(int from) = 0;
 
   void run_schedule(const plan::RankSchedule& schedule, TensorView buffer,

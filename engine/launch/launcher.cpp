@@ -468,8 +468,8 @@ int report(const char* message, int exit_code) {
 }
 
 // Passes signals on to the supervisor until it ends; returns its wait status. Wakes it up if it was
-// stopped. A second signal that would end it kills all processes except `except`.
-int wait_for(pid_t supervisor, const WaitedSignals& signals, const std::vector<pid_t>& except) {
+// stopped. A second signal that would end it kills all processes.
+int wait_for(pid_t supervisor, const WaitedSignals& signals) {
   std::optional<Clock::time_point> first;
   for (;;) {
     int status = 0;
@@ -481,7 +481,7 @@ int wait_for(pid_t supervisor, const WaitedSignals& signals, const std::vector<p
     ::kill(supervisor, SIGCONT);
     const auto now = Clock::now();
     if (first && now - *first >= kSecondSignalAfter) {
-      kill_descendants(except);
+      kill_descendants();
       return W_EXITCODE(128 + signal, 0);
     }
     if (!first) first = now;
@@ -495,7 +495,6 @@ int launch_ranks(const LaunchOptions& options) {
   require(options.num_ranks >= 1, ErrorCode::Usage, "run", "expected at least 1 rank, found {}",
           options.num_ranks);
   const std::string program = find_program(options.command[0], options.environment);
-  const std::vector<pid_t> own_children = find_descendants();
   const bool adopted_before = adopt_orphans(true);
   const WaitedSignals signals;
   const pid_t caller = ::getpid();
@@ -503,8 +502,8 @@ int launch_ranks(const LaunchOptions& options) {
   if (supervisor == 0) supervise(options, program, signals, caller);
   const int number = errno;
   int status = 0;
-  if (supervisor > 0) status = wait_for(supervisor, signals, own_children);
-  kill_descendants(own_children);  // there are some only if the supervisor was killed
+  if (supervisor > 0) status = wait_for(supervisor, signals);
+  kill_descendants();  // there are some only if the supervisor was killed
   adopt_orphans(adopted_before);
   require(supervisor > 0, ErrorCode::Io, "run", "cannot make a process: {}", ::strerror(number));
   require(!WIFSIGNALED(status), ErrorCode::Comm, "run",

@@ -70,7 +70,7 @@ struct LaunchOptions {
 //
 // Returns the exit code of the first failure, or 128 + signal if a signal ended that rank, or ended
 // all; 0 if all ranks did their work.
-// REQUIRES: no other thread in this process.
+// REQUIRES: no other thread and no child in this process.
 // Throws Error{Usage} if the program cannot be found; Error{Io} if the log folder or the processes
 // cannot be made.
 int launch_ranks(const LaunchOptions& options);

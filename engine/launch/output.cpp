@@ -31,21 +31,14 @@ RankStream& stream_of(RankProcess& rank, int number) {
 }  // namespace
 
 void LineSplitter::add(std::string_view bytes, const OnLine& on_line) {
-  while (!bytes.empty()) {
-    if (std::exchange(after_return_, false) && bytes.starts_with('\n')) {
-      bytes.remove_prefix(1);  // "\r\n" ends one line
-      continue;
-    }
-    const std::size_t room = kMaxLineBytes - pending_.size();
-    const std::size_t count = std::min({bytes.find_first_of("\r\n"), bytes.size(), room});
-    pending_ += bytes.substr(0, count);
-    bytes.remove_prefix(count);
-    const bool returns = bytes.starts_with('\r');
-    const bool is_complete = returns || bytes.starts_with('\n');
-    if (is_complete) bytes.remove_prefix(1);
-    if (!is_complete && pending_.size() < kMaxLineBytes) return;
-    after_return_ = returns && !pending_.empty();
-    if (!returns || after_return_) on_line(pending_);
+  for (const char c : bytes) {
+    const bool is_end = c == '\n' || c == '\r';
+    if (!is_end) pending_ += c;
+    // "\r\n" ends one line, and a "\r" at the beginning of a line none.
+    const bool ends_nothing = pending_.empty() && (c == '\r' || after_return_);
+    after_return_ = c == '\r' && !pending_.empty();
+    if (ends_nothing || (!is_end && pending_.size() < kMaxLineBytes)) continue;
+    on_line(pending_);
     pending_.clear();
   }
 }

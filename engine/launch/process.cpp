@@ -212,28 +212,25 @@ bool adopt_orphans(bool adopt) {
   return before != 0;
 }
 
-std::vector<pid_t> find_descendants(const std::vector<pid_t>& except) {
+std::vector<pid_t> find_descendants() {
   const std::vector<Process> processes = all_processes();
   std::vector<pid_t> found{::getpid()};
   for (std::size_t i = 0; i < found.size(); ++i) {
     for (const Process& process : processes) {
-      if (process.parent != found[i] || std::ranges::count(except, process.id)) continue;
-      found.push_back(process.id);
+      if (process.parent == found[i]) found.push_back(process.id);
     }
   }
   found.erase(found.begin());
   return found;
 }
 
-std::size_t kill_descendants(const std::vector<pid_t>& except) {
+std::size_t kill_descendants() {
   const runtime::Deadline end = runtime::deadline_after(5);
   for (;;) {
     // Without children there are no descendants: orphans would have become children.
-    if (except.empty()) {
-      siginfo_t info{};
-      if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;
-    }
-    const std::vector<pid_t> descendants = find_descendants(except);
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;
+    const std::vector<pid_t> descendants = find_descendants();
     if (descendants.empty()) return 0;
     if (runtime::has_passed(end)) return descendants.size();
     for (const pid_t process : descendants) ::kill(process, SIGKILL);

@@ -63,12 +63,12 @@ void write_error_file(const Environment& environment, std::string_view message) 
 // (PR_SET_CHILD_SUBREAPER), so that none gets lost. Returns the previous setting.
 bool adopt_orphans(bool adopt);
 
-// Children, their children, and so on, but not those in `except` or below them.
-std::vector<pid_t> find_descendants(const std::vector<pid_t>& except = {});
+// Children, their children, and so on.
+std::vector<pid_t> find_descendants();
 
 // Sends SIGKILL to all descendants until none is left, and reaps them.
 // REQUIRES: adopt_orphans(true). Returns how many are left after five seconds: 0, except for
 // processes of another user, or those that the kernel holds.
-std::size_t kill_descendants(const std::vector<pid_t>& except = {});
+std::size_t kill_descendants();
 
 }  // namespace lockstep::launch

@@ -17,22 +17,20 @@ namespace {
 // The variables by which a launcher identifies a process. nullptr: it does not say.
 struct Family {
   Launcher launcher;
-  const char *rank, *size, *local_rank, *local_size, *node_rank, *job_id;
+  const char *rank, *size, *local_rank, *local_size, *job_id;
 };
 
 constexpr Family kFamilies[] = {
-    {Launcher::by_hand, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+    {Launcher::by_hand, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
      "TORCHELASTIC_RUN_ID"},
     {Launcher::open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, "PMIX_NAMESPACE"},
-    {Launcher::pmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr,
-     "PMI_JOBID"},
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
+    {Launcher::pmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID"},
     {Launcher::mvapich, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
-     "MV2_COMM_WORLD_LOCAL_SIZE", nullptr, "MPIRUN_ID"},
+     "MV2_COMM_WORLD_LOCAL_SIZE", "MPIRUN_ID"},
     {Launcher::slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr,
-     "SLURM_NODEID", "SLURM_JOB_ID"},
-    {Launcher::slurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, "SLURM_NODEID",
      "SLURM_JOB_ID"},
+    {Launcher::slurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, "SLURM_JOB_ID"},
 };
 
 bool has(const Environment& environment, const char* name) {
@@ -113,7 +111,7 @@ class Decision {
     }
     decide_rank_and_size();
     decide_hosts();
-    decide_local_and_node_rank();
+    decide_local_rank();
     decide_master_address();
     decide_master_port();
     return std::move(result_);
@@ -172,10 +170,11 @@ class Decision {
     }
     result_.hosts = is_one ? Hosts::one : Hosts::several;
     result_.local_world_size = is_one ? result_.world_size : 0;
-    local_size_from_ = is_one ? "the world size, since all are on one host" : kCountedLater;
+    local_size_from_ =
+        is_one ? "the world size, since all are on one host" : "counted when the ranks meet";
   }
 
-  void decide_local_and_node_rank() {
+  void decide_local_rank() {
     const bool is_one_host = result_.hosts == Hosts::one;
     const char* const name = has(family_.local_rank) ? family_.local_rank : nullptr;
     require(name || is_one_host, ErrorCode::Usage, family_.local_rank,
@@ -190,13 +189,6 @@ class Decision {
             "expected a local rank below {}, the number of ranks on this host, found {}", bound,
             result_.local_rank);
     note("local world size", local_size ? std::to_string(local_size) : "?", local_size_from_);
-
-    const char* const node = has(family_.node_rank) ? family_.node_rank : nullptr;
-    result_.node_rank = node ? *find_number(environment_, node) : is_one_host ? 0 : -1;
-    note("node rank", result_.node_rank < 0 ? "?" : std::to_string(result_.node_rank),
-         node          ? node
-         : is_one_host ? "all ranks are on one host"
-                       : kCountedLater);
   }
 
   void decide_master_address() {
@@ -240,8 +232,6 @@ class Decision {
     note("master port", port, from);
   }
 
-  static constexpr const char* kCountedLater = "counted when the ranks meet";
-
   const Environment& environment_;
   const Family& family_;
   RankEnvironment result_;
@@ -250,7 +240,7 @@ class Decision {
 
 RankEnvironment alone() {
   RankEnvironment result;
-  for (const char* what : {"rank", "local rank", "node rank"}) {
+  for (const char* what : {"rank", "local rank"}) {
     result.origins.push_back({what, "0", "default: started alone"});
   }
   for (const char* what : {"world size", "local world size"}) {

@@ -49,7 +49,6 @@ struct RankEnvironment {
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 1;  // 0: the environment does not say; join_job counts
-  int node_rank = 0;         // -1: the environment does not say; join_job counts
   Hosts hosts = Hosts::one;
   std::string master_address = "127.0.0.1";
   // The port of rank 0's store. Under a torchrun whose agent listens on MASTER_PORT itself

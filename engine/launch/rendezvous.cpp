@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
-#include <set>
 #include <utility>
 
 #include "engine/comm/host_identity.h"
@@ -82,7 +81,6 @@ std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int ran
   client.token = point.token;
   client.rank = rank;
   client.timeout_seconds = options.timeout_seconds;
-  client.answer_seconds = std::min(client.answer_seconds, options.timeout_seconds);
   const auto start = runtime::Clock::now();
   try {
     return std::make_shared<comm::TcpStoreClient>(client);
@@ -102,7 +100,7 @@ constexpr const char* kServerAddressKey = "join/server_address";
 
 void share_server_address(comm::TcpStoreClient& store) {
   if (is_loopback(store.local_address())) return;
-  store.set_if_absent(kServerAddressKey, store.server_address());
+  store.set(kServerAddressKey, store.server_address());
 }
 std::string reachable_address(comm::TcpStoreClient& store) {
   const std::string address = store.local_address();
@@ -123,19 +121,20 @@ std::string rank_key(int rank) {
   throw error;
 }
 
-// Each rank compares its world size and settings with those of the rank that wrote them first.
-void compare_settings(comm::Store& store, const RankEnvironment& rank,
-                      std::vector<Setting> settings) {
+// Each rank compares its world size and settings with those of rank 0.
+void compare_settings(comm::Store& store, const RankEnvironment& rank, const JoinOptions& options) {
+  std::vector<Setting> settings = options.settings;
   settings.insert(settings.begin(), {"WORLD_SIZE", std::to_string(rank.world_size)});
+  const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
   for (const auto& [name, value] : settings) {
-    const std::string by_rank = fmt::format(" (rank {})", rank.rank);
-    const std::string first = store.set_if_absent("join/setting/" + name, value + by_rank);
-    const std::size_t end = first.rfind(" (rank ");
-    if (first.substr(0, end) == value) continue;
+    const std::string key = "join/setting/" + name;
+    if (rank.rank == 0) store.set(key, value);
+    const std::string first = store.get(key, deadline);
+    if (first == value) continue;
     end_for_all(store, ErrorCode::Usage,
-                fmt::format("the ranks differ in {}: {:.80}{} and {:.80}{}; start all of them with "
-                            "the same",
-                            name, first.substr(0, end), first.substr(end), value, by_rank));
+                fmt::format("the ranks differ in {}: {:.80} (rank 0) and {:.80} (rank {}); start "
+                            "all of them with the same",
+                            name, first, value, rank.rank));
   }
 }
 
@@ -149,22 +148,12 @@ void wait_for_all(comm::Store& store, const RankEnvironment& rank, double timeou
   }
 }
 
-void count_hosts(comm::Store& store, RankEnvironment& rank) {
-  if (rank.local_world_size != 0 && rank.node_rank >= 0) return;
+void count_local_ranks(comm::Store& store, RankEnvironment& rank) {
+  if (rank.local_world_size != 0) return;
   const std::string mine = comm::host_identity();
-  std::set<std::string> hosts_before;
-  int on_this_host = 0;
-  int node_rank = -1;
   for (int r = 0; r < rank.world_size; ++r) {
-    const std::string host = store.try_get(rank_key(r)).value_or("");
-    if (host == mine) {
-      ++on_this_host;
-      if (node_rank < 0) node_rank = static_cast<int>(hosts_before.size());
-    }
-    hosts_before.insert(host);
+    if (store.try_get(rank_key(r)) == mine) ++rank.local_world_size;
   }
-  if (rank.local_world_size == 0) rank.local_world_size = on_this_host;
-  if (rank.node_rank < 0) rank.node_rank = node_rank;
   require(rank.local_rank < rank.local_world_size, ErrorCode::Usage, "LOCAL_RANK",
           "rank {} has local rank {}, but only {} ranks are on its host", rank.rank,
           rank.local_rank, rank.local_world_size);
@@ -212,9 +201,9 @@ Job join_job(const Environment& environment, const JoinOptions& options) {
   const bool has_several_hosts = rank.hosts == Hosts::several;
   if (has_several_hosts) share_server_address(*client);
   client->set(rank_key(rank.rank), comm::host_identity());
-  compare_settings(*client, rank, options.settings);
+  compare_settings(*client, rank, options);
   wait_for_all(*client, rank, options.timeout_seconds);
-  count_hosts(*client, rank);
+  count_local_ranks(*client, rank);
   job.address_ = has_several_hosts ? reachable_address(*client) : client->local_address();
   if (rank.rank == 0) warn_of_unused_address(rank);
   return job;

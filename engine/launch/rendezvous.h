@@ -55,8 +55,7 @@ class Job {
   Job(Job&&) noexcept;
   Job& operator=(Job&&) = delete;
 
-  // It is complete: local world size and node rank have been counted if the environment lacked
-  // them.
+  // It is complete: the local world size has been counted if the environment lacked it.
   const RankEnvironment& rank() const { return rank_; }
   // Rank 0 of 1 has a store of its own in memory.
   const std::shared_ptr<comm::Store>& store() const { return store_; }
@@ -75,8 +74,7 @@ class Job {
   std::shared_ptr<comm::Store> store_;  // leaves before its server closes
 };
 
-// Waits for all ranks, then counts what the environment lacked: local world size, and node rank
-// (nodes are numbered by their lowest rank).
+// Waits for all ranks, then counts those of this host if the environment does not tell.
 // Throws, on every rank with the same words, Error{Usage} if ranks have different world sizes or
 // settings (it names the first difference, both values and both ranks); Error{Timeout} if ranks
 // have not come in time, naming them; Error{Comm} if one failed, naming it, or the port is in use.

@@ -115,23 +115,6 @@ Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
   return group;
 }
 
-// The state behind the Work of an asynchronous call that is already enqueued.
-class NcclWork final : public WorkState {
- public:
-  NcclWork(std::shared_ptr<const Comm> comm, StreamPoint on_device)
-      : comm_(std::move(comm)), on_device_(std::move(on_device)) {}
-
-  bool is_done() const override { return comm_->has_failed() || on_device_.event->has_passed(); }
-  void wait() const override {
-    comm_->throw_if_failed();
-    on_device_.waiter->wait(on_device_.event);
-  }
-
- private:
-  std::shared_ptr<const Comm> comm_;
-  StreamPoint on_device_;
-};
-
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(const NcclGroupOptions& options, const Group& group)
@@ -200,7 +183,9 @@ Work NcclCommunicator::submit(CollectiveCall call, Launch launch) {
   has_async_work_ = launch == Launch::async;
   const std::shared_ptr<runtime::Event> done = enqueue(call);
   if (launch == Launch::blocking) return {};
-  return Work(std::make_shared<NcclWork>(comm_, StreamPoint{done, &device_.compute_stream()}));
+  return Work(
+      std::make_shared<EnqueuedWork>(std::vector{StreamPoint{done, &device_.compute_stream()}},
+                                     [comm = comm_] { comm->throw_if_failed(); }));
 }
 
 std::shared_ptr<runtime::Event> NcclCommunicator::enqueue(const CollectiveCall& call) {

@@ -1,32 +1,11 @@
 #include "engine/comm/single_thread_group/single_thread_group.h"
 
+#include "engine/comm/device_calls.h"
 #include "engine/comm/single_thread_group/device_group.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {
-namespace {
-
-// The part of an asynchronous call that is still on the communication streams.
-class GroupWork final : public WorkState {
- public:
-  explicit GroupWork(std::vector<StreamPoint> points) : points_(std::move(points)) {}
-
-  bool is_done() const override {
-    for (const StreamPoint& point : points_) {
-      if (!point.event->has_passed()) return false;
-    }
-    return true;
-  }
-  void wait() const override {
-    for (const StreamPoint& point : points_) point.waiter->wait(point.event);
-  }
-
- private:
-  std::vector<StreamPoint> points_;
-};
-
-}  // namespace
 
 SingleThreadGroup::SingleThreadGroup(std::vector<Device> devices)
     : devices_(std::move(devices)), group_(std::make_unique<DeviceGroup>()) {
@@ -88,7 +67,7 @@ Work SingleThreadGroup::submit(const CallHeader& call, std::span<const Tensor> b
   for (const GroupMember& member : members) {
     points.push_back({member.stream->record(), &member.stream->device().compute_stream()});
   }
-  return Work(std::make_shared<GroupWork>(std::move(points)));
+  return Work(std::make_shared<EnqueuedWork>(std::move(points)));
 }
 
 }  // namespace lockstep::comm

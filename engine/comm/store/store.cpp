@@ -27,10 +27,6 @@ void Store::set(std::string_view key, std::string_view value) {
   ask({"set", std::string(key), std::string(value)});
 }
 
-std::string Store::set_if_absent(std::string_view key, std::string_view value) {
-  return ask({"set_if_absent", std::string(key), std::string(value)}).at(0);
-}
-
 std::optional<std::string> Store::try_get(std::string_view key) {
   const Message answer = ask({"try_get", std::string(key)});
   return answer.empty() ? std::nullopt : std::optional(answer[0]);
@@ -63,14 +59,11 @@ std::string Store::get(std::string_view key, runtime::Deadline deadline) {
   return *std::move(value);
 }
 
-// In round g, rank r announces itself by "name/g/r"; the last rank opens "name/g/open". The count
-// of all arrivals tells the round.
+// Rank r announces itself by "name/r"; the last one opens "name/open".
 void Store::barrier(std::string_view name, int rank, int world_size, double timeout_seconds) {
-  const std::int64_t count = add(fmt::format("{}/count", name), 1);
-  const std::int64_t round = (count - 1) / world_size;
-  const auto key = [&](auto what) { return fmt::format("{}/{}/{}", name, round, what); };
+  const auto key = [&](auto what) { return fmt::format("{}/{}", name, what); };
   set(key(rank), "");
-  if (count % world_size == 0) set(key("open"), "");
+  if (add(key("count"), 1) == world_size) set(key("open"), "");
   const auto find_missing = [&] {
     std::vector<int> ranks;
     for (int r = 0; r < world_size; ++r) {
@@ -109,7 +102,6 @@ Message MemoryStore::ask(const Message& request) {
     values_[request[1]] = request[2];
     return {};
   }
-  if (is("set_if_absent", 2)) return {values_.try_emplace(request[1], request[2]).first->second};
   if (is("try_get", 1)) {
     const auto entry = values_.find(request[1]);
     return entry == values_.end() ? Message{} : Message{entry->second};

@@ -13,7 +13,6 @@
 //
 //   request                          answer
 //     set KEY VALUE
-//     set_if_absent KEY VALUE          VALUE
 //     try_get KEY                      VALUE, or nothing
 //     add KEY DIFFERENCE               SUM
 //     abort ERROR
@@ -52,9 +51,6 @@ class Store {
 
   // Writes a key, whether or not it exists.
   void set(std::string_view key, std::string_view value);
-  // Writes a key that does not exist; returns the key's present value. So the first of several
-  // writers wins and all of them learn who won.
-  std::string set_if_absent(std::string_view key, std::string_view value);
   // The key's value, if it is there now.
   std::optional<std::string> try_get(std::string_view key);
   // Adds to a number (0 if there is none) and returns the sum. The value reads as decimal text.
@@ -69,9 +65,8 @@ class Store {
   std::optional<std::string> find(std::string_view key, runtime::Deadline deadline);
   // Like find(), but throws Error{Timeout} at the deadline.
   std::string get(std::string_view key, runtime::Deadline deadline);
-  // Returns when all ranks 0 ... world_size - 1 have called it with this name. A name may be used
-  // again after a barrier that succeeded. Error{Timeout}, tagged with the name, names the ranks
-  // that have not come.
+  // Returns when all ranks 0 ... world_size - 1 have called it with this name, which no other
+  // barrier has. Error{Timeout}, tagged with the name, names the ranks that have not come.
   void barrier(std::string_view name, int rank, int world_size, double timeout_seconds);
 };
 

@@ -159,7 +159,7 @@ bool TcpStoreServer::wait_until_unused(double seconds) const {
 
 TcpStoreClient::TcpStoreClient(const TcpStoreClientOptions& options)
     : server_(fmt::format("{} port {}", options.host, options.port)),
-      answer_seconds_(options.answer_seconds) {
+      answer_seconds_(std::min(10.0, options.timeout_seconds)) {
   require_token(options.token);
   const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
   constexpr std::chrono::milliseconds kPause{5};

@@ -92,9 +92,9 @@ class TcpStoreServer {
 struct TcpStoreClientOptions {
   std::string host = "127.0.0.1";  // a name or an address, IPv4 or IPv6
   std::uint16_t port = 0;
-  std::string token;            // the server's
-  double timeout_seconds = 30;  // to connect
-  double answer_seconds = 10;   // for an answer, which only a stopped server delays
+  std::string token;  // the server's
+  // To connect; and for an answer, for which ten seconds are always enough.
+  double timeout_seconds = 30;
   // The rank that this process claims, which no other process may claim from now on; -1: none. If
   // its connection ends without ~TcpStoreClient (its process was killed), the server aborts the
   // rendezvous with "rank 2 ended ...", so that the others do not wait in vain.

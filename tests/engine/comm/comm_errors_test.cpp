@@ -1,4 +1,4 @@
-// Sentences that no test of a group can bring about, and errors as bytes.
+// Errors as bytes.
 #include "engine/comm/comm_errors.h"
 
 #include <gtest/gtest.h>
@@ -7,16 +7,6 @@
 
 namespace lockstep::comm {
 namespace {
-
-TEST(CommErrors, ARankThatSendsSomethingElseIsNamed) {
-  EXPECT_STREQ(garbled_rank(2).what(),
-               "[collective] rank 2 is lost: it sent bytes that are no frames");
-  RankWait wait;
-  wait.peer = 1;
-  wait.call.operation = Operation::broadcast;
-  EXPECT_STREQ(wait.found_bytes(8, 4).what(),
-               "[broadcast] rank 0 expected 8 bytes from rank 1, found 4");
-}
 
 void expect_same(const Error& found, const Error& expected) {
   EXPECT_EQ(found.code(), expected.code());

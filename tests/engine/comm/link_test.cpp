@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <ctime>
 #include <thread>
 
 #include "tests/engine/comm/comm_test_data.h"
@@ -57,19 +56,13 @@ INSTANTIATE_TEST_SUITE_P(Over, Link,
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(Link, GivesTheBitsOfEveryPlan) {
-  for (const int world_size : {2, 3, 4}) {
-    for (const std::size_t num_elements : {std::size_t{0}, std::size_t{5}, std::size_t{4096}}) {
+  for (const int world_size : {2, 3}) {
+    for (const std::size_t num_elements : {std::size_t{0}, std::size_t{5}, kLargeLength}) {
       const PlanBits bits(world_size, num_elements, kPlans, plan::AllReducePlan::one_shot);
       GetParam().run(
           world_size, [&](Communicator& c) { bits.expect_from(c); }, kFast);
     }
   }
-}
-
-TEST_P(Link, GivesTheBitsOfBuffersOfManyPieces) {
-  const PlanBits bits(3, kLargeLength, kPlans, plan::AllReducePlan::two_shot);
-  GetParam().run(
-      3, [&](Communicator& c) { bits.expect_from(c); }, kFast);
 }
 
 TEST_P(Link, CarriesEveryOtherOperation) {
@@ -160,75 +153,6 @@ TEST_P(Link, ARankThatEverybodyTalksToIsABottleneck) {
   EXPECT_GE(all_reduce.seconds(), 6 * 0.004);
 }
 
-// 40 pieces or more of shared memory, 0.2 s of latency for all of them together.
-TEST(LinkPieces, OfOneMessagePayTheLatencyOnce) {
-  constexpr double kLatency = 0.2;
-  const std::size_t num_elements = 4'000'000;
-  Stopwatch broadcast(2);
-  const auto work = [&](Communicator& c) {
-    const Tensor buffer = Tensor::zeros({num_elements});
-    broadcast.time(c, [&] { c.broadcast(buffer, 0); });
-  };
-  run_group_threads(2, work, [](ProcessGroupOptions& options) {
-    options.transport = TransportChoice::shm;
-    options.link = parse_link("200ms,10GB/s");
-  });
-  EXPECT_GE(broadcast.seconds(), kLatency);
-  EXPECT_LT(broadcast.seconds(), 20 * kLatency);
-}
-
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-TEST(LinkWaiting, CostsNoCpu) {
-  const double before = cpu_seconds();
-  run_ranks(
-      2, [](Communicator& c) { c.all_reduce(Tensor::zeros({10})); }, with_link("400ms,1GB/s"));
-  EXPECT_LT(cpu_seconds() - before, 0.4);  // two ranks waited 0.8 s each
-}
-
-TEST(LinkDescription, SaysThatTheLinkIsModelled) {
-  run_ranks(
-      2,
-      [](Communicator& c) {
-        EXPECT_EQ(c.description(), "own: auto over thread behind a modelled link (50us,1GB/s)");
-      },
-      with_link("50us,1GB/s"));
-}
-
-TEST(LinkFailure, AnAbortReachesRanksThatWaitForTheLinkItself) {
-  std::atomic<int> num_sent = 0;
-  const auto errors = errors_of_ranks(
-      2,
-      [&](Communicator& c) {
-        if (c.rank() == 1) {
-          c.send(Tensor::zeros({1}), 0);
-          num_sent = 1;
-        }
-        std::thread other;
-        if (c.rank() == 0) {
-          other = std::thread([&] {
-            while (num_sent == 0) std::this_thread::yield();
-            c.abort("enough");
-          });
-        }
-        try {
-          c.recv(Tensor::zeros({1}), 1 - c.rank());
-        } catch (...) {
-          if (other.joinable()) other.join();
-          throw;
-        }
-      },
-      with_link(kEndless));
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->what(), HasSubstr("enough"));
-  }
-}
-
 TEST_P(Link, AMessageThatIsUnderWayForTooLongIsATimeoutThatSaysSo) {
   const auto work = [](Communicator& c) {
     c.set_timeout_seconds(0.1);
@@ -236,19 +160,6 @@ TEST_P(Link, AMessageThatIsUnderWayForTooLongIsATimeoutThatSaysSo) {
                  [&] { c.barrier(); });
   };
   GetParam().run(2, work, kEndless);
-}
-
-TEST_P(Link, AMessageOfAnotherSizeIsAnErrorThatNamesBothCalls) {
-  const auto work = [](Communicator& c) {
-    if (c.rank() == 0) {
-      c.send(Tensor::zeros({3}), 1);
-      return;
-    }
-    expect_error(ErrorCode::Comm,
-                 "rank 1 called recv #0 of 4 float32 while rank 0 called send #0 of 3",
-                 [&] { c.recv(Tensor::zeros({4}), 0); });
-  };
-  GetParam().run(2, work, kFast);
 }
 
 // Ranks 0 and 1 are on one host, rank 2 on another.
@@ -275,15 +186,6 @@ TEST(LinkHosts, OnlyMessagesBetweenHostsGoOverTheLink) {
     on_hosts({"a", "a", "b"})(options);
     options.link = parse_link(kEndless);
   });
-}
-
-TEST(LinkProcesses, OnTwoMachinesAreRefusedForTheyHaveNoCommonClock) {
-  const auto store = std::make_shared<MemoryStore>();
-  store->set("group/0/clock", "another boot");
-  ProcessGroupOptions options = group_options(0, 2, store);
-  options.link = parse_link("50us,1GB/s");
-  expect_error(ErrorCode::Comm, "are on several machines, and a modelled link needs the clock",
-               [&] { make_process_group(options); });
 }
 
 TEST(LinkSpec, HasALatencyAndABandwidthInTheUnitsOfTheField) {

@@ -46,12 +46,6 @@ TEST(EnvironmentOfRank, HoldsTorchrunsVariables) {
   EXPECT_EQ(environment, expected);
 }
 
-TEST(EnvironmentOfRank, HoldsNoErrorFileOfAnOuterLauncher) {
-  LaunchOptions options = second_node_of_two();
-  options.environment["TORCHELASTIC_ERROR_FILE"] = "/outer/error.json";
-  EXPECT_FALSE(environment_of_rank(options, 2, 1).contains("TORCHELASTIC_ERROR_FILE"));
-}
-
 TEST(EnvironmentOfRank, ThreadsAreLimitedOnlyWhereSeveralRanksShareTheHost) {
   LaunchOptions options = second_node_of_two();
   options.environment["OMP_NUM_THREADS"] = "7";

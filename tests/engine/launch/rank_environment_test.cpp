@@ -10,7 +10,7 @@ namespace {
 
 struct Found {
   Launcher launcher;
-  int rank, world_size, local_rank, local_world_size, node_rank;
+  int rank, world_size, local_rank, local_world_size;
   Hosts hosts;
   std::string address;
   int port;  // 0: made of a job's id
@@ -26,19 +26,21 @@ void PrintTo(const Case& test_case, std::ostream* stream) {
   *stream << test_case.name;
 }
 
-const Environment kTorchrun = {{"RANK", "5"},          {"WORLD_SIZE", "8"},
-                               {"LOCAL_RANK", "1"},    {"LOCAL_WORLD_SIZE", "4"},
-                               {"GROUP_RANK", "1"},    {"MASTER_ADDR", "node0"},
-                               {"MASTER_PORT", "400"}, {"TORCHELASTIC_RUN_ID", "x"}};
+const Environment kTorchrun = {{"RANK", "5"},
+                               {"WORLD_SIZE", "8"},
+                               {"LOCAL_RANK", "1"},
+                               {"LOCAL_WORLD_SIZE", "4"},
+                               {"MASTER_ADDR", "node0"},
+                               {"MASTER_PORT", "400"},
+                               {"TORCHELASTIC_RUN_ID", "x"}};
 const Environment kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                               {"OMPI_COMM_WORLD_SIZE", "4"},
                               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                               {"PMIX_NAMESPACE", "prterun-1"}};
-const Environment kSlurm = {{"SLURM_JOB_ID", "4242"}, {"SLURM_STEP_ID", "0"},
-                            {"SLURM_PROCID", "2"},    {"SLURM_NTASKS", "3"},
-                            {"SLURM_LOCALID", "0"},   {"SLURM_NODEID", "1"},
-                            {"SLURM_NNODES", "2"},    {"MASTER_ADDR", "gpu07"}};
+const Environment kSlurm = {{"SLURM_JOB_ID", "4242"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "2"},
+                            {"SLURM_NTASKS", "3"},    {"SLURM_LOCALID", "0"}, {"SLURM_NNODES", "2"},
+                            {"MASTER_ADDR", "gpu07"}};
 
 // The variables of a and then those of b; "" in b makes a variable empty, so unset.
 Environment with(Environment a, const Environment& b) {
@@ -46,81 +48,73 @@ Environment with(Environment a, const Environment& b) {
   return a;
 }
 
-const Found kAlone = {Launcher::alone, 0, 1, 0, 1, 0, Hosts::one, "127.0.0.1", 29500};
+const Found kAlone = {Launcher::alone, 0, 1, 0, 1, Hosts::one, "127.0.0.1", 29500};
 
 const Case kCases[] = {
     {"NothingIsAlone", {}, kAlone},
     {"EmptyCountsAsUnset", {{"RANK", ""}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", ""}}, kAlone},
     {"ByHandOnOneHost",
      {{"RANK", "2"}, {"WORLD_SIZE", "4"}},
-     {Launcher::by_hand, 2, 4, 2, 4, 0, Hosts::one, "127.0.0.1", 29500}},
+     {Launcher::by_hand, 2, 4, 2, 4, Hosts::one, "127.0.0.1", 29500}},
     {"ByHandAsTheTextsDo",
      {{"RANK", "0"},
       {"WORLD_SIZE", "4"},
       {"LOCAL_RANK", "0"},
       {"MASTER_ADDR", "localhost"},
       {"MASTER_PORT", "29501"}},
-     {Launcher::by_hand, 0, 4, 0, 4, 0, Hosts::one, "localhost", 29501}},
+     {Launcher::by_hand, 0, 4, 0, 4, Hosts::one, "localhost", 29501}},
     {"ByHandOnSeveralHosts",
      {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "192.168.1.1"}},
-     {Launcher::by_hand, 3, 4, 1, 0, -1, Hosts::several, "192.168.1.1", 29500}},
+     {Launcher::by_hand, 3, 4, 1, 0, Hosts::several, "192.168.1.1", 29500}},
     {"MasterAddressInBracketsWithACarriageReturn",
      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "[::1]\r"}},
-     {Launcher::by_hand, 0, 2, 0, 2, 0, Hosts::one, "::1", 29500}},
-    {"Torchrun", kTorchrun, {Launcher::torchrun, 5, 8, 1, 4, 1, Hosts::several, "node0", 400}},
+     {Launcher::by_hand, 0, 2, 0, 2, Hosts::one, "::1", 29500}},
+    {"Torchrun", kTorchrun, {Launcher::torchrun, 5, 8, 1, 4, Hosts::several, "node0", 400}},
     {"TorchrunOnOneHost",
-     with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}, {"LOCAL_RANK", "5"}, {"GROUP_RANK", "0"}}),
-     {Launcher::torchrun, 5, 8, 5, 8, 0, Hosts::one, "node0", 400}},
+     with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}, {"LOCAL_RANK", "5"}}),
+     {Launcher::torchrun, 5, 8, 5, 8, Hosts::one, "node0", 400}},
     {"TorchrunsAgentHasThePortItself",
      with(kTorchrun,
           {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "2"}}),
-     {Launcher::torchrun, 5, 8, 1, 4, 1, Hosts::several, "node0", 403}},
-    {"AgentStoreFalseLeavesThePort",
-     with(kTorchrun,
-          {{"TORCHELASTIC_USE_AGENT_STORE", "False"}, {"TORCHELASTIC_RESTART_COUNT", "2"}}),
-     {Launcher::torchrun, 5, 8, 1, 4, 1, Hosts::several, "node0", 400}},
+     {Launcher::torchrun, 5, 8, 1, 4, Hosts::several, "node0", 403}},
     {"LockstepRun",
      with(kTorchrun, {{"LOCKSTEP_LAUNCHER", "run"}}),
-     {Launcher::lockstep, 5, 8, 1, 4, 1, Hosts::several, "node0", 400}},
-    {"OpenMpi", kOpenMpi, {Launcher::open_mpi, 1, 4, 1, 4, 0, Hosts::one, "127.0.0.1", 0}},
+     {Launcher::lockstep, 5, 8, 1, 4, Hosts::several, "node0", 400}},
+    {"OpenMpi", kOpenMpi, {Launcher::open_mpi, 1, 4, 1, 4, Hosts::one, "127.0.0.1", 0}},
     {"OpenMpiOnSeveralHosts",
      with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"MASTER_ADDR", "a"}}),
-     {Launcher::open_mpi, 1, 4, 1, 2, -1, Hosts::several, "a", 0}},
-    {"OpenMpiWithPort",
-     with(kOpenMpi, {{"MASTER_PORT", "1234"}}),
-     {Launcher::open_mpi, 1, 4, 1, 4, 0, Hosts::one, "127.0.0.1", 1234}},
+     {Launcher::open_mpi, 1, 4, 1, 2, Hosts::several, "a", 0}},
     {"RankAndWorldSizeWin",
      with(kOpenMpi, {{"RANK", "0"}, {"WORLD_SIZE", "2"}}),
-     {Launcher::by_hand, 0, 2, 0, 2, 0, Hosts::one, "127.0.0.1", 29500}},
+     {Launcher::by_hand, 0, 2, 0, 2, Hosts::one, "127.0.0.1", 29500}},
     {"RankAndSizeComeFromOneFamily",
      with(kOpenMpi, {{"WORLD_SIZE", "2"}}),
-     {Launcher::open_mpi, 1, 4, 1, 4, 0, Hosts::one, "127.0.0.1", 0}},
+     {Launcher::open_mpi, 1, 4, 1, 4, Hosts::one, "127.0.0.1", 0}},
     {"Pmi",
      {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}},
-     {Launcher::pmi, 1, 2, 1, 2, 0, Hosts::one, "127.0.0.1", 29500}},
+     {Launcher::pmi, 1, 2, 1, 2, Hosts::one, "127.0.0.1", 29500}},
     {"Mvapich",
      {{"MV2_COMM_WORLD_RANK", "1"},
       {"MV2_COMM_WORLD_SIZE", "2"},
       {"MV2_COMM_WORLD_LOCAL_RANK", "1"},
       {"MV2_COMM_WORLD_LOCAL_SIZE", "2"}},
-     {Launcher::mvapich, 1, 2, 1, 2, 0, Hosts::one, "127.0.0.1", 29500}},
-    {"SlurmStep", kSlurm, {Launcher::slurm, 2, 3, 0, 0, 1, Hosts::several, "gpu07", 0}},
+     {Launcher::mvapich, 1, 2, 1, 2, Hosts::one, "127.0.0.1", 29500}},
+    {"SlurmStep", kSlurm, {Launcher::slurm, 2, 3, 0, 0, Hosts::several, "gpu07", 0}},
     {"SlurmStepSmallerThanItsAllocation",
      with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "3"},
                    {"SLURM_NTASKS", "8"},
                    {"SLURM_STEP_NUM_NODES", "1"},
                    {"MASTER_ADDR", ""},
-                   {"SLURM_LOCALID", "2"},
-                   {"SLURM_NODEID", "0"}}),
-     {Launcher::slurm, 2, 3, 2, 3, 0, Hosts::one, "127.0.0.1", 0}},
+                   {"SLURM_LOCALID", "2"}}),
+     {Launcher::slurm, 2, 3, 2, 3, Hosts::one, "127.0.0.1", 0}},
     {"SlurmAllocationWithoutStepIsAlone", with(kSlurm, {{"SLURM_STEP_ID", ""}}), kAlone},
     {"SlurmBatchScriptIsAlone", with(kSlurm, {{"SLURM_STEP_ID", "4294967291"}}), kAlone},
     {"SlurmStepThatSpeaksPmi",
      with(kSlurm, {{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}}),
-     {Launcher::slurm, 2, 3, 0, 0, 1, Hosts::several, "gpu07", 0}},
+     {Launcher::slurm, 2, 3, 0, 0, Hosts::several, "gpu07", 0}},
     {"MpirunInsideASlurmStep",
      with(kSlurm, kOpenMpi),
-     {Launcher::open_mpi, 1, 4, 1, 4, 0, Hosts::one, "gpu07", 0}},
+     {Launcher::open_mpi, 1, 4, 1, 4, Hosts::one, "gpu07", 0}},
 };
 
 class RankEnvironmentTable : public ::testing::TestWithParam<Case> {};
@@ -133,7 +127,6 @@ TEST_P(RankEnvironmentTable, IsFound) {
   EXPECT_EQ(found.world_size, expected.world_size);
   EXPECT_EQ(found.local_rank, expected.local_rank);
   EXPECT_EQ(found.local_world_size, expected.local_world_size);
-  EXPECT_EQ(found.node_rank, expected.node_rank);
   EXPECT_EQ(found.hosts, expected.hosts);
   EXPECT_EQ(found.master_address, expected.address);
   if (expected.port != 0) {
@@ -164,33 +157,23 @@ const Mistake kMistakes[] = {
     {"RankTooLarge", {{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "[RANK] expected a rank below"},
     {"RankNegative", {{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, "[RANK]"},
     {"RankNoNumber", {{"RANK", "one"}, {"WORLD_SIZE", "2"}}, "[RANK]"},
-    {"RankWithRest", {{"RANK", "1x"}, {"WORLD_SIZE", "2"}}, "[RANK]"},
     {"RankWithSpace", {{"RANK", " 1"}, {"WORLD_SIZE", "2"}}, "[RANK]"},
-    {"RankBeyondIntegers", {{"RANK", "99999999999"}, {"WORLD_SIZE", "2"}}, "[RANK]"},
     {"WorldSizeZero", {{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "[WORLD_SIZE]"},
     {"WorldSizeHuge", {{"RANK", "0"}, {"WORLD_SIZE", "2000000000"}}, "[WORLD_SIZE]"},
-    {"LocalRankNoNumber",
-     {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "a"}},
-     "[LOCAL_RANK]"},
     {"LocalRankTooLarge",
      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "2"}},
      "[LOCAL_RANK]"},
     {"LocalRankAboveLocalSize", with(kTorchrun, {{"LOCAL_RANK", "4"}}), "[LOCAL_RANK]"},
     {"LocalWorldSizeTooLarge", with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}}), "[LOCAL_WORLD_SIZE]"},
     {"LocalWorldSizeZero", with(kTorchrun, {{"LOCAL_WORLD_SIZE", "0"}}), "[LOCAL_WORLD_SIZE]"},
-    {"LocalRankMissingOnSeveralHosts",
-     {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "10.0.0.1"}},
-     "[LOCAL_RANK]"},
     {"LocalRankMissingWithThisHostsName",
      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}},
      "if all ranks are on this host, set MASTER_ADDR to 127.0.0.1"},
     {"MasterAddressWithPort", with(kTorchrun, {{"MASTER_ADDR", "127.0.0.1:29500"}}),
      "[MASTER_ADDR] expected the name or the address of a host alone"},
-    {"MasterAddressAsUrl", with(kTorchrun, {{"MASTER_ADDR", "tcp://node1"}}), "[MASTER_ADDR]"},
     {"MasterAddressMissingOnSeveralHosts", with(kTorchrun, {{"MASTER_ADDR", ""}}), "[MASTER_ADDR]"},
     {"PortZero", with(kTorchrun, {{"MASTER_PORT", "0"}}), "[MASTER_PORT]"},
     {"PortTooLarge", with(kTorchrun, {{"MASTER_PORT", "65536"}}), "[MASTER_PORT]"},
-    {"PortNoNumber", with(kTorchrun, {{"MASTER_PORT", "http"}}), "[MASTER_PORT]"},
     {"OpenMpiHalf", {{"OMPI_COMM_WORLD_RANK", "0"}}, "[OMPI_COMM_WORLD_SIZE]"},
     {"OpenMpiWhereRankZeroRuns", with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
      "[MASTER_ADDR]"},
@@ -224,29 +207,6 @@ TEST(RankEnvironment, TwoJobsOfOneHostMeetAtPortsOfTheirOwn) {
       {"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "2"}, {"MPIRUN_ID", "4711"}};
   EXPECT_NE(rank_environment(mvapich).master_port,
             rank_environment(with(mvapich, {{"MPIRUN_ID", "4712"}})).master_port);
-}
-
-TEST(RankEnvironment, SaysWhereEachValueComesFrom) {
-  const RankEnvironment found = rank_environment(kOpenMpi);
-  const auto from = [&](const std::string& what) -> std::string {
-    for (const Origin& origin : found.origins) {
-      if (origin.what == what) return origin.value + " from " + origin.from;
-    }
-    return "nowhere";
-  };
-  EXPECT_EQ(from("rank"), "1 from OMPI_COMM_WORLD_RANK");
-  EXPECT_EQ(from("world size"), "4 from OMPI_COMM_WORLD_SIZE");
-  EXPECT_EQ(from("local rank"), "1 from OMPI_COMM_WORLD_LOCAL_RANK");
-  EXPECT_EQ(from("master address"), "127.0.0.1 from default: all ranks are on one host");
-}
-
-TEST(RankEnvironment, KnowsTheNamesOfTheLoopback) {
-  for (const char* name : {"localhost", "127.0.0.1", "127.8.0.1", "::1"}) {
-    EXPECT_TRUE(is_loopback(name)) << name;
-  }
-  for (const char* name : {"10.0.0.1", "127.example.org", "node0", "::"}) {
-    EXPECT_FALSE(is_loopback(name)) << name;
-  }
 }
 
 RankEnvironment rank_with_local_rank(int local_rank) {

@@ -14,12 +14,6 @@
 namespace lockstep::launch {
 namespace {
 
-TEST(JobToken, IsFreshAndLong) {
-  EXPECT_EQ(make_token().size(), 64u);
-  EXPECT_EQ(make_token().find_first_not_of("0123456789abcdef"), std::string::npos);
-  EXPECT_NE(make_token(), make_token());
-}
-
 TEST(JobToken, IsTheVariablesAndIsRefusedIfItCanBeGuessed) {
   EXPECT_EQ(find_token({}), std::nullopt);
   EXPECT_EQ(find_token({{"LOCKSTEP_TOKEN", "of sixteen chars"}}), "of sixteen chars");
@@ -70,26 +64,6 @@ TEST(JoinJob, AMasterAddressThatDoesNotExistIsSaidToBeOfNoUseOnOneHost) {
   expect_all_joined(join_all(environments, {}));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               ::testing::HasSubstr("MASTER_ADDR=nowhere.invalid is no host"));
-}
-
-TEST(JoinJob, CountsLocalRanksWhereTheEnvironmentDoesNotSay) {
-  const std::string port = std::to_string(free_port());
-  std::vector<Environment> environments;
-  for (const char* rank : {"0", "1"}) {
-    environments.push_back({{"RANK", rank},
-                            {"WORLD_SIZE", "2"},
-                            {"LOCAL_RANK", rank},
-                            {"MASTER_ADDR", "0.0.0.0"},  // this host, by a name that hides it
-                            {"MASTER_PORT", port},
-                            {"LOCKSTEP_TOKEN", kToken}});
-  }
-  const std::vector<JoinResult> results = join_all(environments, {});
-  expect_all_joined(results);
-  for (const JoinResult& result : results) {
-    ASSERT_TRUE(result.rank);
-    EXPECT_EQ(result.rank->local_world_size, 2);
-    EXPECT_EQ(result.rank->node_rank, 0);
-  }
 }
 
 // An IPv4 address of this host that is not the loopback's; empty where it has none.
@@ -145,15 +119,6 @@ TEST(JoinJob, RankZeroListensWhereItWasNamedAndNowhereElse) {
       comm::connect_to("127.0.0.1", static_cast<std::uint16_t>(port), runtime::deadline_after(0));
     });
   }));
-}
-
-// A program that meets its others twice: the second job is not taken for what is left of the first.
-TEST(JoinJob, ARankThatComesAgainWaitsForTheNextJob) {
-  const int port = free_port();
-  for (int round = 0; round < 3; ++round) {
-    expect_all_joined(join_all({rank_by_hand(0, 2, port), rank_by_hand(1, 2, port)}, {},
-                               [&](const Job& job) { job.store()->add("round", 1); }));
-  }
 }
 
 }  // namespace
