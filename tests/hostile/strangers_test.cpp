@@ -29,7 +29,7 @@ Bytes noise(std::mt19937_64& random, std::size_t num_bytes) {
   return bytes;
 }
 
-// Nothing, a hello of another job, whole or cut short, or noise. (store_attack_test.cpp says the
+// Nothing, a hello of another job, whole or cut short, or noise. (tcp_store_test.cpp says the
 // rest.)
 Bytes next_words(std::mt19937_64& random) {
   const std::string hello =

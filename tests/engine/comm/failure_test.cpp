@@ -67,28 +67,6 @@ TEST(Mismatch, WhatARankCalledOtherwiseIsNamedOnEveryRank) {
                   "broadcast #1 of 3 float32 from rank 0");
 }
 
-TEST(Mismatch, ACallLeftOutIsNamedByTheNextOneThatDiffers) {
-  expect_mismatch(
-      [](Communicator& c) {
-        all_reduce_of(5)(c);
-        c.barrier();
-      },
-      [](Communicator& c) { c.barrier(); },
-      "rank 1 called barrier #1 while rank 0 called all_reduce #1 of 5 float32 (sum)");
-}
-
-TEST(Mismatch, BreaksTheGroupForGood) {
-  const auto errors = errors_of_ranks(2, [](Communicator& communicator) {
-    const auto length = static_cast<std::size_t>(1 + communicator.rank());
-    EXPECT_THROW(communicator.all_reduce(Tensor::zeros({length})), Error);
-    communicator.barrier();
-  });
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->what(), HasSubstr("rank 1 called all_reduce #0 of 2"));
-  }
-}
-
 TEST(Timeouts, NameTheMissingRankItsLastCallAndTheCollectiveThatWaits) {
   std::latch have_failed(3);
   const auto errors = errors_of_ranks(4, [&](Communicator& communicator) {
@@ -185,36 +163,6 @@ TEST(RunRanks, TheFirstErrorAbortsTheOthersAndIsRethrownWithItsRank) {
     });
   });
   EXPECT_EQ(num_aborted.load(), 3);
-}
-
-TEST(RunRanks, AnExceptionThatIsNoErrorBecomesOne) {
-  expect_error(ErrorCode::State, "[rank 0] out of luck", [] {
-    run_ranks(2, [](Communicator& communicator) {
-      if (communicator.rank() == 0) throw std::runtime_error("out of luck");
-      communicator.barrier();
-    });
-  });
-}
-
-std::vector<std::vector<int>> cores_of_ranks(std::size_t world_size) {
-  std::vector<std::vector<int>> cores(world_size);
-  run_ranks(static_cast<int>(world_size), [&](Communicator& communicator) {
-    cores[static_cast<std::size_t>(communicator.rank())] = runtime::cores_of_this_thread();
-  });
-  return cores;
-}
-
-TEST(RunRanks, EachRankHasCoresOfItsOwnAsLongAsThereAreEnough) {
-  const std::vector<int> allowed = runtime::allowed_cores();
-  for (const std::size_t world_size : {std::size_t{1}, allowed.size()}) {
-    const auto cores = cores_of_ranks(world_size);
-    for (std::size_t rank = 0; rank < world_size; ++rank) {
-      EXPECT_EQ(cores[rank], runtime::part_of_cores(allowed, rank, world_size)) << rank;
-    }
-  }
-  const std::size_t too_many = allowed.size() + 1;
-  EXPECT_EQ(cores_of_ranks(too_many), std::vector(too_many, allowed));
-  EXPECT_EQ(runtime::cores_of_this_thread(), allowed);
 }
 
 TEST(Arguments, AreCheckedBeforeAnybodyElseHearsOfTheCall) {

@@ -61,34 +61,6 @@ TEST_P(ProcessGroup, AllReducesHaveTheBitsOfTheSerialInterpreterForEveryPlan) {
   }
 }
 
-TEST_P(ProcessGroup, EveryOpAndDTypeEqualsTheDirectResult) {
-  constexpr std::size_t kNumElements = 77;
-  run_group_threads(
-      4,
-      [](Communicator& communicator) {
-        for (const DType dtype : kReducibleTypes) {
-          for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::product,
-                                    ReduceOp::min, ReduceOp::max}) {
-            if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
-            for (const plan::AllReducePlan plan : kPlans) {
-              const Tensor buffer = small_values(communicator.rank(), kNumElements, dtype);
-              CollectiveOptions options;
-              options.op = op;
-              options.plan = plan;
-              communicator.all_reduce(buffer, options);
-              std::vector<double> expected;
-              for (std::size_t i = 0; i < kNumElements; ++i) {
-                expected.push_back(reduced_small_value(op, 4, i));
-              }
-              EXPECT_EQ(buffer.to_vector<double>(), expected)
-                  << lockstep::to_string(dtype) << " " << plan::to_string(plan);
-            }
-          }
-        }
-      },
-      along(GetParam()));
-}
-
 TEST_P(ProcessGroup, TheOtherCollectivesEqualTheirDirectResults) {
   for (const std::size_t length : {std::size_t{1}, std::size_t{1000}, std::size_t{70'000}}) {
     run_group_threads(
@@ -224,13 +196,6 @@ TEST(ProcessGroupOfHosts, AllReducesHierarchicallyWithTheSameBitsOnAllRanks) {
   }
 }
 
-TEST(ProcessGroupMeeting, ARankAloneNeedsNoStore) {
-  ProcessGroupOptions options;
-  const auto communicator = make_process_group(options);
-  EXPECT_EQ(communicator->world_size(), 1);
-  communicator->all_reduce(Tensor::zeros({4}));
-}
-
 TEST(ProcessGroupMeeting, SharedMemoryBetweenHostsIsRefusedWithTheHosts) {
   const auto errors = errors_of_group_threads(
       2, [](Communicator&) {},
@@ -245,17 +210,6 @@ TEST(ProcessGroupMeeting, SharedMemoryBetweenHostsIsRefusedWithTheHosts) {
                 HasSubstr("--transport shm needs all ranks on one host, found rank 0 "
                           "on anna and rank 1 on bert; use --transport auto or tcp"));
   }
-}
-
-TEST(ProcessGroupMeeting, GroupsOfOneStoreAreToldApartByTheirNames) {
-  run_group_threads(
-      2, [](Communicator& communicator) { communicator.barrier(); },
-      [](ProcessGroupOptions& options) {
-        ProcessGroupOptions first = options;
-        first.group = "first";
-        make_process_group(first)->barrier();
-        options.group = "second";
-      });
 }
 
 TEST(ProcessGroupMeeting, ArgumentsAreChecked) {

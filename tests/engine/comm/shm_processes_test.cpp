@@ -8,9 +8,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <thread>
-
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"
@@ -20,7 +17,6 @@ namespace {
 
 using ::lockstep::testing::expect_error;
 using ::lockstep::testing::RankEnd;
-using ::lockstep::testing::SharedCounter;
 using ::testing::HasSubstr;
 
 TEST(ShmSegment, AnAddressThatIsNoLongerTheSegmentIsRefused) {
@@ -83,32 +79,6 @@ TEST(ShmProcesses, ARankKilledAtAnyRequestOfTheMeetingEndsItForAll) {
         }
       }
     }
-  }
-}
-
-// Rank 1 is stopped while it sleeps for rank 0, which comes then: what rank 1 says is out of date.
-TEST(ShmProcesses, AStoppedRankIsNamedAlsoIfItWaitedForAnotherOneThatHasCome) {
-  SharedCounter waiting;
-  SharedCounter stopped;
-  const auto body = [&](Communicator& communicator) {
-    const Tensor buffer = Tensor::zeros({50'000});
-    communicator.barrier();
-    waiting.add(1);
-    if (communicator.rank() == 0) stopped.wait_until_at_least(1);
-    communicator.all_reduce(buffer);
-    communicator.all_reduce(buffer);
-  };
-  ForkedGroup group(3, body, [](ProcessGroupOptions& options) {
-    options.timeout_seconds = options.rank == 0 ? 10 : 2;  // so that rank 2 is the one that tells
-  });
-  waiting.wait_until_at_least(3);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  group.ranks().signal(1, SIGSTOP);
-  stopped.add(1);
-  const std::vector<RankEnd> ends = group.ranks().join(20, {1});
-  for (const std::size_t rank : {0u, 2u}) {
-    expect_ended_with(ends[rank], "rank 2 waited 2 s in all_reduce #");
-    EXPECT_THAT(ends[rank].error, HasSubstr("for rank 1"));
   }
 }
 

@@ -56,19 +56,6 @@ TEST(StagedCommunicator, GathersScattersAndBroadcasts) {
   });
 }
 
-TEST(StagedCommunicator, SendsAndReceives) {
-  run_staged(2, [](Communicator& communicator) {
-    const int rank = communicator.rank();
-    const Tensor tensor = Tensor::full({3}, rank, DType::int64, test_device(rank));
-    if (rank == 0) {
-      communicator.send(tensor, 1).wait();
-    } else {
-      communicator.recv(tensor, 0).wait();
-    }
-    EXPECT_THAT(tensor.to_vector<std::int64_t>(), Each(0));
-  });
-}
-
 TEST(StagedCommunicator, HandsTimeLimitPlanAndNameOn) {
   run_staged(2, [](Communicator& communicator) {
     EXPECT_THAT(communicator.description(),
@@ -78,27 +65,6 @@ TEST(StagedCommunicator, HandsTimeLimitPlanAndNameOn) {
     EXPECT_EQ(communicator.plan_for(1000), plan::AllReducePlan::tree);
     communicator.set_timeout_seconds(7);
     communicator.barrier().wait();
-  });
-}
-
-TEST(StagedCommunicator, EndsStagedCallsOfOthersWithTheReasonOfAnAbort) {
-  run_staged(2, [](Communicator& communicator) {
-    const Tensor buffer = Tensor::zeros({3}, DType::float32, test_device(communicator.rank()));
-    if (communicator.rank() == 1) communicator.abort("its data is gone");
-    lockstep::testing::expect_error(ErrorCode::Comm, "rank 1 aborted the group: its data is gone",
-                                    [&] { communicator.all_reduce(buffer); });
-  });
-}
-
-TEST(StagedCommunicator, NamesARankThatDoesNotComeInTime) {
-  std::latch has_ended(1);
-  run_staged(2, [&](Communicator& communicator) {
-    if (communicator.rank() == 1) return has_ended.wait();
-    communicator.set_timeout_seconds(0.1);
-    const Tensor buffer = Tensor::zeros({3}, DType::float32, test_device());
-    lockstep::testing::expect_error(ErrorCode::Timeout, "rank 1",
-                                    [&] { communicator.all_reduce(buffer); });
-    has_ended.count_down();
   });
 }
 

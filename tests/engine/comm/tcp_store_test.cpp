@@ -1,12 +1,12 @@
-#include <fmt/format.h>
+// Both ends of a store over TCP, and strangers at its port.
 #include <gmock/gmock.h>
-#include <poll.h>
 
+#include <array>
+#include <optional>
+#include <string>
 #include <thread>
 
-#include "engine/comm/comm_errors.h"
-#include "engine/comm/host_identity.h"
-#include "tests/engine/comm/store_ends.h"
+#include "engine/comm/store/tcp_store.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep::comm {
@@ -14,6 +14,46 @@ namespace {
 
 using ::lockstep::testing::expect_error;
 using ::testing::HasSubstr;
+
+const std::string kToken = "a token of this test";
+
+TcpStoreServerOptions server_options(std::uint16_t port = 0) {
+  return {"127.0.0.1", port, kToken};
+}
+
+TcpStoreClientOptions client_options(std::uint16_t port) {
+  return {"127.0.0.1", port, kToken};
+}
+
+runtime::Deadline soon() {
+  return runtime::deadline_after(30);
+}
+
+// A connection that has said nothing yet.
+Socket stranger_of(const TcpStoreServer& server) {
+  return connect_to("127.0.0.1", server.port(), soon());
+}
+
+// A connection whose hello has been answered.
+Socket raw_client_of(const TcpStoreServer& server) {
+  Socket client = stranger_of(server);
+  Message answer;
+  send_message(client, to_message({kStorePurpose, kToken}), soon());
+  EXPECT_EQ(receive_message(client, 64, answer, soon()), IoResult::done);
+  return client;
+}
+
+// How the server ends a connection to which it says nothing.
+IoResult end_of(const Socket& connection) {
+  std::array<std::byte, 1> byte;
+  return receive_all(connection, byte, soon());
+}
+
+// The table serves its clients as if nothing had happened.
+void expect_serving(const TcpStoreServer& server) {
+  TcpStoreClient client(client_options(server.port()));
+  EXPECT_GE(client.add("served", 1), 1);
+}
 
 TEST(TcpStoreServer, AnAddressOfAnotherHostIsAnError) {
   expect_error(ErrorCode::Comm, "[listen] cannot listen on port 0 of 192.0.2.1: it is no address",
@@ -24,14 +64,6 @@ TEST(TcpStoreServer, AnAddressOfAnotherHostIsAnError) {
                [] {
                  const TcpStoreServer server({"127.0.0.1", 0, "of fifteen char"});
                });
-}
-
-TEST(TcpStoreServer, EveryAddressServesBothFamilies) {
-  const TcpStoreServer server({"::", 0, kToken});
-  TcpStoreClientOptions options = client_options(server.port());
-  EXPECT_EQ(TcpStoreClient(options).local_address(), "127.0.0.1");
-  options.host = "localhost";
-  EXPECT_EQ(TcpStoreClient(options).try_get("key"), std::nullopt);
 }
 
 TEST(TcpStoreClient, ComesBeforeTheServer) {
@@ -45,32 +77,6 @@ TEST(TcpStoreClient, ComesBeforeTheServer) {
   server.emplace(server_options(port));
   early.join();
   EXPECT_EQ(TcpStoreClient(client_options(port)).try_get("key"), "value");
-}
-
-TEST(TcpStoreClient, NamesTheAddressWhereNobodyAnswered) {
-  std::uint16_t port = 0;
-  {
-    const TcpStoreServer server(server_options());
-    port = server.port();
-  }
-  TcpStoreClientOptions options = client_options(port);
-  options.timeout_seconds = 0.05;
-  expect_error(
-      ErrorCode::Timeout,
-      fmt::format("nobody answered at 127.0.0.1 port {} in time: Connection refused", port),
-      [&] { const TcpStoreClient client(options); });
-}
-
-TEST(TcpStoreClient, AnAbortIsInTheWordsOfWhoAborted) {
-  const TcpStoreServer server(server_options());
-  TcpStoreClient client(client_options(server.port()));
-  client.abort(Error(ErrorCode::Timeout, "join", "2 of 3 ranks came"));
-  try {
-    client.set("a", "");
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "[join] 2 of 3 ranks came");
-  }
 }
 
 // The error of a process that comes as this rank.
@@ -103,15 +109,6 @@ TEST(TcpStoreClient, ARankThatHasLeftIsNotGivenToAnother) {
   stays.set("still", "here");
 }
 
-TEST(TcpStoreServer, KnowsWhenTheLastClientHasLeft) {
-  const TcpStoreServer server(server_options());
-  {
-    TcpStoreClient client(client_options(server.port()));
-    EXPECT_FALSE(server.wait_until_unused(0));
-  }
-  EXPECT_TRUE(server.wait_until_unused(30));
-}
-
 TEST(TcpStoreServer, IsInUseWhileAConnectionHasNotSaidHello) {
   const TcpStoreServer server(server_options());
   Socket newcomer = stranger_of(server);
@@ -119,31 +116,6 @@ TEST(TcpStoreServer, IsInUseWhileAConnectionHasNotSaidHello) {
   EXPECT_FALSE(server.wait_until_unused(0.05));
   newcomer.close();
   EXPECT_TRUE(server.wait_until_unused(30));
-}
-
-// As a server does that strangers keep busy: before a hello comes, or after.
-void cut_connections(const Socket& listener, int count) {
-  for (int i = 0; i < count; ++i) {
-    Socket connection;
-    while (!connection.is_open()) {
-      wait_for_event(listener, POLLIN, soon());
-      connection = accept_from(listener);
-    }
-    Message hello;
-    if (i % 2 == 1) receive_message(connection, 2048, hello, soon());
-    connection.reset();
-  }
-}
-
-TEST(TcpStoreClient, TriesAgainWhenItIsCut) {
-  Socket busy = listen_on("127.0.0.1", 0);
-  const TcpStoreClientOptions options = client_options(port_of(busy));
-  std::thread client([&] { TcpStoreClient(options).set("key", "value"); });
-  cut_connections(busy, 20);
-  busy.close();
-  const TcpStoreServer server(server_options(options.port));
-  client.join();
-  EXPECT_EQ(TcpStoreClient(options).try_get("key"), "value");
 }
 
 TEST(TcpStoreClient, ValuesThatAreTooLargeAreErrors) {
@@ -161,6 +133,34 @@ TEST(TcpStoreClient, DoesNotWaitItsTimeForAProgramThatTakesConnectionsAndIsSilen
   options.timeout_seconds = 3600;
   expect_error(ErrorCode::Timeout, "does not answer: another program listens there",
                [&] { const TcpStoreClient client(options); });
+}
+
+TEST(TcpStoreStrangers, AHugeSizeIsRefusedBeforeAnythingElseComes) {
+  const TcpStoreServer server(server_options());
+  const std::array<std::byte, 4> size{std::byte{0xff}, std::byte{0xff}, std::byte{0xff},
+                                      std::byte{0x7f}};
+  const Socket stranger = stranger_of(server);
+  send_all(stranger, size, soon());
+  EXPECT_NE(end_of(stranger), IoResult::done);
+  const Socket client = raw_client_of(server);
+  send_all(client, size, soon());
+  EXPECT_NE(end_of(client), IoResult::done);
+  expect_serving(server);
+}
+
+TEST(TcpStoreStrangers, AWrongHelloIsClosedWithoutAWord) {
+  const TcpStoreServer server(server_options());
+  const Hello right{kStorePurpose, kToken};
+  for (const Hello& wrong :
+       {Hello{"tcp/0", kToken}, Hello{kStorePurpose, kToken + "a"}, Hello{kStorePurpose, ""}}) {
+    const Socket stranger = stranger_of(server);
+    send_message(stranger, to_message(wrong), soon());
+    EXPECT_EQ(end_of(stranger), IoResult::closed);
+  }
+  EXPECT_TRUE(to_hello(to_message(right), right));
+  Message message = to_message(right);
+  message[3] = "4294967296";  // a rank that is no int
+  EXPECT_FALSE(to_hello(message, right));
 }
 
 }  // namespace

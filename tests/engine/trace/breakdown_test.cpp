@@ -6,9 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/error.h"
-#include "tests/engine/trace/trace_steps.h"
-
 namespace lockstep::trace {
 namespace {
 
@@ -126,20 +123,6 @@ TEST(Breakdown, OtherThreadsDoNotCoverTheStep) {
       {{&S::data, 0}, {&S::forward, 20}, {&S::unattributed, 80}});
 }
 
-TEST(Breakdown, SpansCountInsideTheStepOnly) {
-  expect_parts({span_of(Category::data, 50, 110), span_of(Category::step, 100, 200),
-                span_of(Category::host, 190, 300)},
-               {{&S::data, 10}, {&S::host, 10}, {&S::unattributed, 80}});
-}
-
-TEST(Breakdown, OfNoStepsIsEmpty) {
-  EXPECT_FALSE(median_step({}, 0).has_value());
-  const std::vector<Span> spans = {span_of(Category::forward, 0, 10),
-                                   span_of(Category::step, 0, 10)};
-  EXPECT_FALSE(median_step(spans, 1).has_value());
-  EXPECT_TRUE(median_step(spans, 0).has_value());
-}
-
 TEST(Breakdown, MedianIsARealStepOfTheRank) {
   std::vector<Span> spans = {span_of(Category::step, 0, 900), span_of(Category::step, 1000, 1010),
                              span_of(Category::step, 2000, 2050),
@@ -152,28 +135,6 @@ TEST(Breakdown, MedianIsARealStepOfTheRank) {
   ASSERT_NE(step, nullptr);
   EXPECT_EQ(step->begin_ns, 3000) << "of 10, 40, 50, 900 the shorter of the middle two";
   EXPECT_NEAR(median_step(spans, 0)->forward, 30 * kNanosecond, kRounding);
-}
-
-TEST(StepBreakdowns, StepsAreFoundOneByOne) {
-  const Recording recording = two_ranks_three_steps();
-  for (const int rank : {0, 1}) {
-    const std::vector<StepBreakdown> steps = step_breakdowns(recording.spans, rank);
-    ASSERT_EQ(steps.size(), 3u);
-    std::size_t index = 0;
-    for (const Span& span : recording.spans) {
-      if (span.category != Category::step || span.rank != rank) continue;
-      const StepBreakdown expected = step_breakdown(recording.spans, span);
-      const StepBreakdown& found = steps[index++];
-      EXPECT_EQ(found.sequence, span.sequence);
-      EXPECT_EQ(found.rank, rank);
-      for (const BreakdownFigure& part : kBreakdownParts) {
-        EXPECT_EQ(found.*part.seconds, expected.*part.seconds) << part.name;
-      }
-      for (const BreakdownFigure& total : kBreakdownTotals) {
-        EXPECT_EQ(found.*total.seconds, expected.*total.seconds) << total.name;
-      }
-    }
-  }
 }
 
 TEST(StepBreakdowns, ASpanAroundSeveralStepsReachesIntoEach) {

@@ -10,9 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/core/error.h"
-#include "tests/engine/trace/trace_steps.h"
-
 namespace lockstep::trace {
 namespace {
 
@@ -110,23 +107,6 @@ TEST(ChromeTrace, KeepsTimesToTheNanosecondAndArguments) {
               ::testing::HasSubstr(
                   R"("ts":1234.567,"dur":1.005,"args":{"bytes":64,"sequence":0,"thread":3})"));
   EXPECT_THAT(out.str(), ::testing::HasSubstr(R"("ts":0.000,"dur":0.001,"args":{})"));
-}
-
-TEST(ChromeTrace, EscapesNames) {
-  const std::string name = "quote \" backslash \\ newline \n tab \t bell \x07 e-acute \xc3\xa9";
-  Recording recording;
-  recording.spans.push_back({.name = name.c_str(), .begin_ns = 0, .end_ns = 5});
-  recording.spans.push_back({.name = "not UTF-8: \xff", .begin_ns = 5, .end_ns = 9});
-  const auto spans = events_of(written(recording), "X");
-  EXPECT_EQ(spans.at(0).at("name"), name);
-  EXPECT_EQ(spans.at(1).at("name"), "not UTF-8: \xef\xbf\xbd");
-}
-
-TEST(ChromeTrace, SaysHowMuchWasDropped) {
-  Recording recording = two_ranks_three_steps();
-  EXPECT_FALSE(written(recording).contains("droppedEvents"));
-  recording.num_dropped = 17;
-  EXPECT_EQ(written(recording).at("droppedEvents"), 17);
 }
 
 }  // namespace

@@ -67,29 +67,5 @@ TEST(Recorder, ManyThreadsRecordWhileAnotherCollects) {
   stop();
 }
 
-TEST(Recorder, MayStartAnewWhileOthersRecord) {
-  std::atomic<bool> done{false};
-  start();
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < 3; ++i) {
-    threads.emplace_back([&] {
-      while (!done.load()) {
-        record_spans(10);
-      }
-    });
-  }
-  for (std::size_t i = 0; i < 50; ++i) {
-    start({.max_entries = 8 * kChunkEntries});
-    for (const Span& span : collect().spans) {
-      ASSERT_STREQ(span.name, "op");
-    }
-  }
-  done.store(true);
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  stop();
-}
-
 }  // namespace
 }  // namespace lockstep::trace

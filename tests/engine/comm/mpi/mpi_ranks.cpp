@@ -87,19 +87,6 @@ void different_calls(Communicator& group) {
   group.all_reduce(buffer);
 }
 
-void different_operations(Communicator& group) {
-  CollectiveOptions options;
-  options.op = ReduceOp::max;
-  if (group.rank() == 2) group.broadcast(Tensor::zeros({5}, DType::float64), 1);
-  group.all_reduce(Tensor::zeros({8}), options);
-}
-
-void different_types(Communicator& group) {
-  group.barrier();
-  const DType dtype = group.rank() == 1 ? DType::int64 : DType::float32;
-  group.all_gather(Tensor::zeros({8}, dtype), Tensor::zeros({16}, dtype));
-}
-
 // A rank that stands still outside MPI; mpirun ends it with the others.
 void late_rank(Communicator& group) {
   group.barrier();
@@ -132,23 +119,11 @@ void named_plan(Communicator& group) {
   group.all_reduce(Tensor::zeros({8}), options);
 }
 
-void two_groups(Communicator& group) {
-  MpiGroupOptions options;
-  options.rank = group.rank();
-  options.world_size = group.world_size();
-  const auto second = make_mpi_communicator(options);
-  all_reduce(*second);
-  all_reduce(group);
-  expect(group.description().starts_with("mpi: "), group.description());
-}
-
 int run(const std::string& name) {
   const std::map<std::string, void (*)(Communicator&)> all{
       {"all_reduce", all_reduce},
       {"moves", moves},
       {"different_calls", different_calls},
-      {"different_operations", different_operations},
-      {"different_types", different_types},
       {"late_rank", late_rank},
       {"uneven_calls", uneven_calls},
       {"aborted", aborted},
@@ -156,7 +131,6 @@ int run(const std::string& name) {
       {"message", message},
       {"halves", halves},
       {"named_plan", named_plan},
-      {"two_groups", two_groups},
   };
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");

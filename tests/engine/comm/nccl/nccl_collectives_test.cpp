@@ -67,49 +67,12 @@ TEST_P(NcclCollectives, GatherScatterAndBroadcast) {
   });
 }
 
-TEST_P(NcclCollectives, NobodyPassesABarrierBeforeEverybodyHasReachedIt) {
-  std::atomic<int> num_arrived{0};
-  NcclRanks().run(GetParam(), [&](Communicator& group) {
-    for (int round = 1; round <= 5; ++round) {
-      ++num_arrived;
-      group.barrier();
-      EXPECT_EQ(num_arrived.load(), GetParam() * round);
-      group.barrier();
-    }
-  });
-}
-
-TEST_P(NcclCollectives, SeeWhatTheComputeStreamHeldAtTheCallAndNothingLater) {
-  NcclRanks().run(GetParam(), [](Communicator& group) {
-    const int n = group.world_size();
-    const Tensor buffer = Tensor::empty({10'000}, DType::float64, gpu_of(group));
-    for (int round = 0; round < 20; ++round) {
-      buffer.fill(round + group.rank());
-      CollectiveOptions options;
-      options.launch = round % 3 == 0 ? Launch::blocking : Launch::async;
-      group.all_reduce(buffer, options).wait();
-      const Tensor copy = buffer.clone();  // behind the collective
-      buffer.fill(-1);                     // and nobody may still read the buffer
-      EXPECT_THAT(copy.to_vector<double>(), Each(n * round + n * (n - 1) / 2.0));
-    }
-  });
-}
-
 TEST(NcclGroup, SaysWhichNcclItUsesAndLeavesThePlanToIt) {
   LOCKSTEP_NEEDS_GPUS(1);
   NcclRanks().run(1, [](Communicator& group) {
     EXPECT_THAT(group.description(), ::testing::MatchesRegex("nccl 2\\.[0-9]+\\.[0-9]+"));
     EXPECT_EQ(group.plan_for(100), plan::AllReducePlan::automatic);
   });
-}
-
-TEST(NcclGroup, GroupsOfOneStoreWithNamesOfTheirOwnDoNotMix) {
-  LOCKSTEP_NEEDS_GPUS(2);
-  NcclRanks ranks;
-  for (const char* name : {"a", "b"}) {
-    ranks.adjust = [&](NcclGroupOptions& options) { options.group = name; };
-    ranks.run(2, [](Communicator& group) { group.barrier(); });
-  }
 }
 
 TEST(NcclGroup, RefusesTensorsOfOtherDevicesNamedPlansAndMessages) {

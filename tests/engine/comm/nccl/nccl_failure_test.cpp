@@ -52,13 +52,6 @@ TEST_F(NcclFailure, ARankThatDoesNotComeIsNamed) {
   }
 }
 
-// All text of the ranks' errors, which a person compares.
-std::string text_of(const std::vector<std::optional<Error>>& errors) {
-  std::string text;
-  for (const auto& error : errors) text += error ? std::string(error->what()) + "\n" : "";
-  return text;
-}
-
 // The ranks that are blocked say so at their time limit; the one that did not make the call hears
 // of it when it needs the others.
 TEST_F(NcclFailure, ACallThatOneRankDoesNotMakeEndsOnAllRanksWhichSayWhatTheyCalled) {
@@ -91,19 +84,6 @@ TEST_F(NcclFailure, ACallThatOneRankDoesNotMakeEndsOnAllRanksWhichSayWhatTheyCal
                 HasSubstr("[all_reduce] all_reduce #1 of 8 float32 (sum) of rank "));
   }
   EXPECT_THAT(errors[1]->what(), HasSubstr("[barrier] barrier #1 of rank 1"));
-}
-
-TEST_F(NcclFailure, RanksThatCallDifferentThingsSayTheirOwn) {
-  NcclRanks ranks;
-  ranks.timeout_seconds = 0.5;
-  const auto errors = ranks.errors_of(3, [](Communicator& group) {
-    const Tensor buffer = buffer_of(group, group.rank() == 2 ? 7 : 8);
-    group.all_reduce(buffer);
-    buffer.to_vector<float>();
-  });
-  for (const auto& error : errors) ASSERT_TRUE(error);
-  EXPECT_THAT(text_of(errors), HasSubstr("all_reduce #0 of 7 float32 (sum)"));
-  EXPECT_THAT(text_of(errors), HasSubstr("all_reduce #0 of 8 float32 (sum)"));
 }
 
 TEST_F(NcclFailure, AValueThatACallLeftUnfinishedIsNeverRead) {
