@@ -36,13 +36,6 @@ TEST(Augmentation, CropsAndFlipsAnImage) {
   EXPECT_THAT(augmented({.top = 8, .left = 0}, shape, image), Each(0));
 }
 
-TEST(Augmentation, KeepsTheChannelsOfAPixelTogether) {
-  EXPECT_THAT(augmented({.is_flipped = true}, {1, 2, 3}, {1, 2, 3, 4, 5, 6}),
-              ElementsAre(4, 5, 6, 1, 2, 3));
-  EXPECT_THAT(augmented({.top = 4, .left = 5}, {1, 2, 3}, {1, 2, 3, 4, 5, 6}),
-              ElementsAre(4, 5, 6, 0, 0, 0));
-}
-
 TEST(Augmentation, DrawsEveryWindowAndEveryFlipAboutAsOften) {
   std::map<std::pair<std::size_t, std::size_t>, int> windows;
   int num_flipped = 0;

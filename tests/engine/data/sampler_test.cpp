@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "tests/support/expect_error.h"
 
@@ -41,30 +40,6 @@ TEST(DistributedSampler, PadsOrDropsAsPyTorchDoes) {
 TEST(DistributedSampler, ShufflesBySeedPlusEpoch) {
   EXPECT_EQ(shuffled(0, 1), shuffled(1, 0));
   EXPECT_NE(shuffled(0, 0), shuffled(0, 1));
-}
-
-TEST(DistributedSampler, CoversAllRowsOverTheRanksWhenShuffled) {
-  std::vector<std::size_t> seen;
-  for (std::size_t rank = 0; rank < 7; ++rank) {
-    const auto rows = distributed_sampler(70, 7, rank, 3, 2, Shuffle::on, DropLast::off);
-    EXPECT_EQ(rows.size(), 10u);
-    seen.insert(seen.end(), rows.begin(), rows.end());
-  }
-  EXPECT_FALSE(std::ranges::is_sorted(seen));
-  std::ranges::sort(seen);
-  std::vector<std::size_t> all(70);
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  EXPECT_EQ(seen, all);
-}
-
-TEST(ExactBatches, CutsGlobalBatchesIntoTheScatterPlansShards) {
-  SamplerOptions options{.num_samples = 17, .batch_size = 10, .world_size = 4, .rank = 0};
-  options.shuffle = Shuffle::off;
-  EXPECT_THAT(exact_batches(options, 0),
-              ElementsAre(BatchShard{{0, 1, 2}, 10, 0}, BatchShard{{10, 11}, 7, 0}));
-  options.rank = 3;
-  EXPECT_THAT(exact_batches(options, 0),
-              ElementsAre(BatchShard{{9}, 10, 9}, BatchShard{{16}, 7, 6}));
 }
 
 TEST(ExactBatches, GivesEveryRankAShardInEveryStep) {
