@@ -2,8 +2,6 @@
 // invariants of data-parallel training it breaks. It judges only the records that the program's
 // processes write (doctor/record).
 #include <fmt/format.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -31,71 +29,49 @@ struct DoctorFlags {
   std::string json_path;
 };
 
-// A program that ran under a time limit.
-struct Examined {
-  std::string output;          // its standard output, the first MiB
-  std::string last_error;      // the last line of its standard error
-  int exit_code = 0;           // 128 + signal if a signal ended it
-  bool has_timed_out = false;  // it was killed, with everything that it had started
-};
-
 // The program records itself in `folder` (LOCKSTEP_AUDIT). Both its streams go to this process's
 // standard error, so that standard output holds only the doctor's words.
-Examined run_examined(const std::vector<std::string>& command, const std::string& folder,
-                      double timeout_seconds) {
+ChildEnd examine(std::vector<std::string> command, const std::string& folder,
+                 double timeout_seconds) {
   launch::Environment environment = launch::current_environment();
-  const std::string program = launch::find_program(command.at(0), environment, "doctor");
+  const std::string program = launch::find_program(command.at(0), environment, kDoctor);
   environment["LOCKSTEP_AUDIT"] = folder;
+  command[0] = program;
   const bool adopted_before = launch::adopt_orphans(true);
-  launch::StartedProcess started = launch::start_process(program, command, environment);
-  constexpr std::size_t kMostKept = std::size_t{1} << 20;
-  Examined examined;
-  LastLine last_error;
-  const auto take = [&](ChildStream stream, std::string_view piece) {
-    std::fwrite(piece.data(), 1, piece.size(), stderr);
-    if (stream == ChildStream::err) {
-      last_error.add(piece);
-    } else {
-      std::string& kept = examined.output;
-      kept += piece.substr(0, kMostKept - std::min(kMostKept, kept.size()));
-    }
-    return true;
-  };
-  const ChildEnd end = read_child(started, std::min(timeout_seconds, 1e6), take);
-  examined.has_timed_out = end == ChildEnd::out_of_time;
-  examined.exit_code = 128 + SIGKILL;
-  if (!examined.has_timed_out) examined.exit_code = reap(started.id);
+  const ChildEnd end = run_child(command, environment,
+                                 {.seconds = std::min(timeout_seconds, 1e6),
+                                  .beyond_bytes = ChildLimits::BeyondBytes::forget,
+                                  .echo = stderr});
   launch::kill_descendants();
   launch::adopt_orphans(adopted_before);
-  examined.last_error = last_error.text();
-  return examined;
+  return end;
 }
 
-doctor::Findings judge(const doctor::Records& records, const Examined& examined,
+doctor::Findings judge(const doctor::Records& records, const ChildEnd& program,
                        const std::vector<doctor::Trainer>& trainers,
                        const std::vector<doctor::Training>& trainings) {
-  const bool ended_well = examined.exit_code == 0 && !examined.has_timed_out;
   doctor::Findings findings;
   judge_weights(trainings, findings);
   judge_gradients(records, trainings, findings);
   judge_rows(records, trainings, findings);
-  judge_calls(records, trainings, ended_well ? doctor::End::well : doctor::End::badly, findings);
+  judge_calls(records, trainings, program.code == 0 ? doctor::End::well : doctor::End::badly,
+              findings);
   judge_steps(records, trainers, trainings, findings);
   judge_models(records, findings);
-  judge_printed(examined.output, trainings, findings);
+  judge_printed(program.out, trainings, findings);
   return findings;
 }
 
 // Says how the program ended, unless it ended well.
-std::string describe_end(const Examined& examined, double timeout_seconds) {
-  if (examined.has_timed_out) {
+std::string describe_end(const ChildEnd& program, double timeout_seconds) {
+  if (program.how == ChildEnd::How::out_of_time) {
     return fmt::format(
         "the program did not end within {:g} s and was killed; --timeout gives it more",
         timeout_seconds);
   }
-  if (examined.exit_code == 0) return {};
-  return fmt::format("the program ended with exit code {}: {}", examined.exit_code,
-                     examined.last_error);
+  if (program.code == 0) return {};
+  return fmt::format("the program ended with exit code {}: {}", program.code,
+                     last_line(program.err));
 }
 
 std::string describe_extent(const doctor::Records& records,
@@ -107,11 +83,11 @@ std::string describe_extent(const doctor::Records& records,
 }
 
 nlohmann::ordered_json to_json(const CommandLine& job, const doctor::Findings& findings,
-                               const Examined& examined) {
+                               const ChildEnd& program) {
   nlohmann::ordered_json json{{"schema", "lockstep.doctor/1"},
                               {"command", job},
-                              {"exit_code", examined.exit_code},
-                              {"timed_out", examined.has_timed_out},
+                              {"exit_code", program.code},
+                              {"timed_out", program.how == ChildEnd::How::out_of_time},
                               {"findings", nlohmann::ordered_json::array()}};
   for (const doctor::Finding& finding : findings) {
     json["findings"].push_back({{"invariant", finding.invariant},
@@ -128,11 +104,11 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   require_positive("--timeout", flags.timeout_seconds);
   require_writable({{"--json", flags.json_path}});
   const TemporaryFolder folder(kDoctor);
-  const Examined examined = run_examined(job, folder.path(), flags.timeout_seconds);
+  const ChildEnd program = examine(job, folder.path(), flags.timeout_seconds);
   const doctor::Records records = doctor::read_records(folder.path());
   const std::vector<doctor::Trainer> trainers = doctor::find_trainers(records);
   const std::vector<doctor::Training> trainings = doctor::find_trainings(records, trainers);
-  doctor::Findings findings = judge(records, examined, trainers, trainings);
+  doctor::Findings findings = judge(records, program, trainers, trainings);
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   const bool has_recorded = !records.processes.empty();
   if (!has_recorded) {
@@ -148,9 +124,9 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
     fmt::print(out, "{}: {}. Rule: {}. Hint: {}.\n", finding.invariant, finding.found,
                finding.expected, finding.advice);
   }
-  const std::string end = describe_end(examined, flags.timeout_seconds);
+  const std::string end = describe_end(program, flags.timeout_seconds);
   if (!end.empty()) fmt::print(out, "program: {}\n", end);
-  if (!flags.json_path.empty()) write_json(flags.json_path, to_json(job, findings, examined));
+  if (!flags.json_path.empty()) write_json(flags.json_path, to_json(job, findings, program));
   if (!has_recorded && end.empty()) return 2;
   const std::string extent = describe_extent(records, trainers);
   if (findings.empty() && end.empty()) {

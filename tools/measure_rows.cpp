@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -45,22 +44,15 @@ RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, st
   std::vector<std::string> command{this_program(), "train", "--row", row_path};
   const std::vector<std::string> words = words_of(flags);
   command.insert(command.end(), words.begin(), words.end());
-  launch::StartedProcess training =
-      launch::start_process(command[0], command, launch::current_environment());
-  LastLine last_words;  // stdout only repeats the row, so it is dropped
-  read_child(training, std::numeric_limits<double>::infinity(),
-             [&](ChildStream stream, std::string_view piece) {
-               if (stream == ChildStream::err) last_words.add(piece);
-               return true;
-             });
-  const int code = reap(training.id);
-  if (code != 0) {
+  const ChildEnd end = run_child(command, launch::current_environment(),
+                                 {.beyond_bytes = ChildLimits::BeyondBytes::forget});
+  if (end.code != 0) {
     constexpr std::string_view kName = "lockstep: ";
-    std::string why = last_words.text();
+    std::string why = last_line(end.err);
     if (why.starts_with(kName)) why.erase(0, kName.size());
-    fail(code == 2 ? ErrorCode::Usage : ErrorCode::Comm, "compare",
+    fail(end.code == 2 ? ErrorCode::Usage : ErrorCode::Comm, "compare",
          "{} on {} processes ended with exit code {}: {}", to_string(placement.mode), num_ranks,
-         code, why);
+         end.code, why);
   }
   RunRow row = read_row(row_path);
   row.placement.mode = placement.mode;

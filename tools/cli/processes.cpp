@@ -1,6 +1,7 @@
 #include "tools/cli/processes.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,7 +9,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/runtime/wait.h"
@@ -18,17 +18,22 @@ namespace {
 
 constexpr int kPollMilliseconds = 20;
 
-// Reads the output that is there now. Returns false if take() stops it.
-bool drain(FileDescriptor& end, ChildStream stream, const TakeOutput& take) {
+// Adds the output that is there now to the text. Returns false if it is more than the limit.
+bool read_output(FileDescriptor& end, const ChildLimits& limits, std::string& text) {
   std::array<char, 1 << 16> bytes;
   while (end.is_open()) {
     const ssize_t count = ::read(end.descriptor(), bytes.data(), bytes.size());
     if (count < 0) return true;  // nothing there now
     if (count == 0) {
       end.close();
-    } else if (!take(stream, {bytes.data(), static_cast<std::size_t>(count)})) {
-      return false;
+      return true;
     }
+    const auto size = static_cast<std::size_t>(count);
+    if (limits.echo) std::fwrite(bytes.data(), 1, size, limits.echo);
+    text.append(bytes.data(), size);
+    if (text.size() <= limits.bytes) continue;
+    if (limits.beyond_bytes == ChildLimits::BeyondBytes::end) return false;
+    text.erase(0, text.size() - limits.bytes / 2);
   }
   return true;
 }
@@ -50,20 +55,29 @@ void become(const char* operation, std::vector<std::string> words) {
   fail(ErrorCode::Io, operation, "cannot run {}: {}", words[0], std::strerror(errno));
 }
 
-ChildEnd read_child(launch::StartedProcess& process, double seconds, const TakeOutput& take) {
-  const runtime::Deadline deadline = runtime::deadline_after(seconds);
+ChildEnd run_child(const std::vector<std::string>& command, const launch::Environment& environment,
+                   const ChildLimits& limits) {
+  launch::StartedProcess process = launch::start_process(command.at(0), command, environment);
+  const runtime::Deadline deadline = runtime::deadline_after(limits.seconds);
+  ChildEnd end;
   for (;;) {
     const bool is_over = has_ended(process.id);  // asked before its output is read
-    if (!drain(process.out, ChildStream::out, take) ||
-        !drain(process.err, ChildStream::err, take)) {
-      return ChildEnd::stopped;
+    if (!read_output(process.out, limits, end.out) || !read_output(process.err, limits, end.err)) {
+      end.how = ChildEnd::How::too_much_output;
+    } else if (!is_over && runtime::has_passed(deadline)) {
+      end.how = ChildEnd::How::out_of_time;
     }
-    if (is_over) return ChildEnd::exited;
-    if (runtime::has_passed(deadline)) return ChildEnd::out_of_time;
+    if (is_over || end.how != ChildEnd::How::exited) break;
     std::array<pollfd, 2> streams{
         {{process.out.descriptor(), POLLIN, 0}, {process.err.descriptor(), POLLIN, 0}}};
     ::poll(streams.data(), streams.size(), kPollMilliseconds);
   }
+  // Before its leader is reaped: until then no other group can get its number.
+  ::kill(-process.id, SIGKILL);
+  end.code = reap(process.id);
+  const bool is_signal = end.code > 128 && end.code < 128 + NSIG;  // or a shell that reports one
+  if (end.how == ChildEnd::How::exited && is_signal) end.how = ChildEnd::How::signalled;
+  return end;
 }
 
 int reap(pid_t child) {
@@ -74,14 +88,12 @@ int reap(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-void LastLine::add(std::string_view piece) {
-  for (const char c : piece) {
-    if (c != '\n') {
-      line_ += c;
-    } else if (!line_.empty()) {
-      last_ = std::exchange(line_, {});
-    }
-  }
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return {};
+  const std::size_t newline = text.find_last_of('\n', end);
+  const std::size_t begin = newline == std::string::npos ? 0 : newline + 1;
+  return text.substr(begin, end + 1 - begin);
 }
 
 }  // namespace lockstep::tools

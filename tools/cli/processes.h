@@ -1,9 +1,9 @@
-// Runs other programs: in place of this process, or as children whose output is read.
+// Runs other programs: in place of this process, or as children whose output is kept.
 #pragma once
 
-#include <functional>
+#include <cstdio>
+#include <limits>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "engine/launch/process.h"
@@ -14,28 +14,31 @@ namespace lockstep::tools {
 // run.
 [[noreturn]] void become(const char* operation, std::vector<std::string> words);
 
-enum class ChildEnd { exited, out_of_time, stopped };
-enum class ChildStream { out, err };
+// The limits of a child. Output beyond them ends it, or only the newest is kept.
+struct ChildLimits {
+  double seconds = std::numeric_limits<double>::infinity();
+  std::size_t bytes = std::size_t{1} << 20;  // of each stream
+  enum class BeyondBytes { end, forget } beyond_bytes = BeyondBytes::end;
+  std::FILE* echo = nullptr;  // where its output is shown meanwhile
+};
 
-// Takes a piece of the child's output; returns true to go on.
-using TakeOutput = std::function<bool(ChildStream, std::string_view)>;
+struct ChildEnd {
+  enum class How { exited, signalled, out_of_time, too_much_output };
+  How how = How::exited;
+  int code = 0;  // the exit code, or 128 + the signal
+  std::string out;
+  std::string err;
+};
 
-// Reads until the process has ended (waitpid has yet to reap it), the time is up, or take() stops
-// it. Processes that it has started may still run.
-ChildEnd read_child(launch::StartedProcess& process, double seconds, const TakeOutput& take);
+// Runs the command, whose first word is a path, until it has ended or is beyond a limit. Then its
+// whole process group is killed. Throws Error{Io} if it does not start.
+ChildEnd run_child(const std::vector<std::string>& command, const launch::Environment& environment,
+                   const ChildLimits& limits = {});
 
 // Waits for a child and returns its exit code, or 128 + the signal that ended it.
 int reap(pid_t child);
 
-// Keeps the last line of a stream that contains letters.
-class LastLine {
- public:
-  void add(std::string_view piece);
-  const std::string& text() const { return line_.empty() ? last_ : line_; }
-
- private:
-  std::string line_;
-  std::string last_;
-};
+// The last line that is not empty.
+std::string last_line(const std::string& text);
 
 }  // namespace lockstep::tools

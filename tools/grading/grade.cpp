@@ -165,8 +165,8 @@ std::string judge_report(const lab::Check& check, const std::vector<json>& cases
 // Says in one line what went wrong; empty if the check is passed. A submission controls its output,
 // so a check is passed only if the answers to all cases are right.
 std::string judge_answers(const lab::Check& check, const std::vector<json>& cases,
-                          const RunEnd& end, const RunLimits& limits) {
-  if (end.how != RunEnd::How::exited) return describe(end, limits);
+                          const ChildEnd& end, const ChildLimits& limits) {
+  if (end.how != ChildEnd::How::exited) return describe(end, limits);
   const json report = json::parse(end.out, nullptr, false);
   if (report.is_object()) return clean_line(judge_report(check, cases, report));
   if (end.code == 0) return "ended before it gave an answer";
@@ -204,12 +204,12 @@ std::vector<CheckResult> wanted_checks(const lab::Lab& lab, bool with_hidden) {
 }
 
 void run_check(const Workshop& workshop, const lab::Lab& lab, const std::string& secret,
-               const RunLimits& limits, CheckResult& result) {
+               const ChildLimits& limits, CheckResult& result) {
   const lab::Check& check = *result.check;
   const bool is_hidden = check.shown == lab::Shown::hidden;
   Rng rng = rng_of(is_hidden ? secret : kPublicSeed, lab, check);
   const std::vector<lab::json> cases = check.draw(rng);
-  const RunEnd end = workshop.run(cases, limits);
+  const ChildEnd end = workshop.run(cases, limits);
   result.outcome = judge_answers(check, cases, end, limits);
   if (result.passed()) {
     result.points = check.points;

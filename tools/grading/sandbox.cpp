@@ -16,7 +16,6 @@
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/launch/process.h"
-#include "tools/cli/processes.h"
 #include "tools/grading/build_places.h"
 #include "tools/ranks/start_ranks.h"
 
@@ -74,48 +73,19 @@ Places find_places() {
   return places;
 }
 
-// Runs the command, whose first word is a path, in a process group of its own, and returns when the
-// whole group has ended. Throws Error{Io} if it does not start.
-RunEnd run_limited(const std::vector<std::string>& command, const launch::Environment& environment,
-                   const RunLimits& limits) {
-  launch::StartedProcess process = launch::start_process(command.at(0), command, environment);
-  RunEnd end;
-  const auto take = [&](ChildStream stream, std::string_view piece) {
-    (stream == ChildStream::out ? end.out : end.err) += piece;
-    return end.out.size() <= limits.out_bytes && end.err.size() <= limits.error_bytes;
-  };
-  switch (read_child(process, limits.seconds, take)) {
-    case ChildEnd::exited:
-      break;
-    case ChildEnd::out_of_time:
-      end.how = RunEnd::How::out_of_time;
-      break;
-    case ChildEnd::stopped:
-      end.how = RunEnd::How::too_much_output;
-  }
-  // Kills the group before its leader is reaped: until then no other process can get its number.
-  ::kill(-process.id, SIGKILL);
-  const int code = reap(process.id);
-  if (end.how != RunEnd::How::exited) return end;
-  const bool is_signal = code > 128 && code < 128 + NSIG;  // bubblewrap reports it like that
-  end.how = is_signal ? RunEnd::How::signalled : RunEnd::How::exited;
-  end.code = is_signal ? code - 128 : code;
-  return end;
-}
-
-std::string describe(const RunEnd& end, const RunLimits& limits) {
+std::string describe(const ChildEnd& end, const ChildLimits& limits) {
   switch (end.how) {
-    case RunEnd::How::exited:
+    case ChildEnd::How::exited:
       return fmt::format("exited with code {}", end.code);
-    case RunEnd::How::signalled:
-      if (end.code == SIGKILL || end.code == SIGXCPU) {
+    case ChildEnd::How::signalled:
+      if (end.code == 128 + SIGKILL || end.code == 128 + SIGXCPU) {
         return "was stopped: it used up its processor time";
       }
-      return fmt::format("crashed: {}", ::strsignal(end.code));
-    case RunEnd::How::out_of_time:
+      return fmt::format("crashed: {}", ::strsignal(end.code - 128));
+    case ChildEnd::How::out_of_time:
       return fmt::format("was stopped after {} s: it loops, or waits for ever", limits.seconds);
-    case RunEnd::How::too_much_output:
-      return fmt::format("was stopped: it printed more than {} KiB", limits.error_bytes >> 10);
+    case ChildEnd::How::too_much_output:
+      return fmt::format("was stopped: it printed more than {} KiB", limits.bytes >> 10);
   }
   return {};
 }
@@ -208,8 +178,8 @@ Words walls(const std::string& bwrap, const Words& readable, const std::string& 
 
 bool succeeds(Words words, const Words& program) {
   append(words, program);
-  const RunEnd end = run_limited(words, {{"PATH", "/usr/bin:/bin"}}, {});
-  return end.how == RunEnd::How::exited && end.code == 0;
+  const ChildEnd end = run_child(words, {{"PATH", "/usr/bin:/bin"}}, {});
+  return end.how == ChildEnd::How::exited && end.code == 0;
 }
 
 // Its path if it works, else empty.
@@ -257,7 +227,7 @@ void give_to_scratch_user(const std::string& folder) {
 }
 
 constexpr std::uintmax_t kMaxSourceBytes = 1 << 20;
-constexpr RunLimits kCompileLimits{.seconds = 40};
+constexpr ChildLimits kCompileLimits{.seconds = 40};
 constexpr SandboxLimits kCompileSandbox{.cpu_seconds = 15, .memory_mib = 3072, .file_mib = 64};
 constexpr SandboxLimits kCheckSandbox{.cpu_seconds = 3, .memory_mib = 1024, .file_mib = 0};
 
@@ -311,8 +281,8 @@ std::string Workshop::build(const fs::path& source) {
   for (const fs::path& given : {header, places_.labs / "lab.h", places_.labs / "rank.h"}) {
     fs::copy_file(given, folder / given.filename());
   }
-  const RunEnd end = compile();
-  if (end.how != RunEnd::How::exited) return "the compiler " + describe(end, kCompileLimits);
+  const ChildEnd end = compile();
+  if (end.how != ChildEnd::How::exited) return "the compiler " + describe(end, kCompileLimits);
   if (end.code != 0 || !fs::is_regular_file(folder / "lab.so")) {
     return first_lines(without(folder.string() + "/", end.err), 20);
   }
@@ -320,7 +290,7 @@ std::string Workshop::build(const fs::path& source) {
   return {};
 }
 
-RunEnd Workshop::compile() const {
+ChildEnd Workshop::compile() const {
   const std::string& folder = folder_.path();
   const std::string headers = places_.headers.string();
   const fs::path compiler = fs::weakly_canonical(places_.compiler);
@@ -348,11 +318,11 @@ RunEnd Workshop::compile() const {
                                         {"HOME", folder},
                                         {"CCACHE_DISABLE", "1"},
                                         {"LANG", "C"}};
-  return run_limited(sandboxed(words, readable, folder, Folder::writable, kCompileSandbox),
-                     environment, kCompileLimits);
+  return run_child(sandboxed(words, readable, folder, Folder::writable, kCompileSandbox),
+                   environment, kCompileLimits);
 }
 
-RunEnd Workshop::run(const lab::json& cases, const RunLimits& limits) const {
+ChildEnd Workshop::run(const lab::json& cases, const ChildLimits& limits) const {
   const std::string& folder = folder_.path();
   write_file_atomically(fs::path(folder) / "inputs.json", cases.dump());
   const launch::Environment environment{
@@ -360,8 +330,8 @@ RunEnd Workshop::run(const lab::json& cases, const RunLimits& limits) const {
   // The program's folder and that of its shared libraries have the same parent.
   const std::string programs = places_.host.parent_path().parent_path().string();
   const std::vector<std::string> command = {places_.host.string(), folder};
-  return run_limited(sandboxed(command, {programs}, folder, Folder::read_only, kCheckSandbox),
-                     environment, limits);
+  return run_child(sandboxed(command, {programs}, folder, Folder::read_only, kCheckSandbox),
+                   environment, limits);
 }
 
 }  // namespace lockstep::tools::grading

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/launch/process.h"
+#include "tools/cli/processes.h"
 #include "tools/ranks/start_ranks.h"
 #include "tutorials/labs/judging/lab.h"
 
@@ -26,22 +26,8 @@ struct Places {
 // Throws Error{Io} that says what is missing, and how to get it.
 Places find_places();
 
-struct RunLimits {
-  double seconds = 10;                             // of wall time
-  std::size_t out_bytes = std::size_t{1} << 20;    // on standard output
-  std::size_t error_bytes = std::size_t{1} << 20;  // on standard error
-};
-
-struct RunEnd {
-  enum class How { exited, signalled, out_of_time, too_much_output };
-  How how = How::exited;
-  int code = 0;  // the exit code, or the signal
-  std::string out;
-  std::string err;
-};
-
 // "exited with code 3", "crashed: Segmentation fault", "was stopped: ...".
-std::string describe(const RunEnd& end, const RunLimits& limits);
+std::string describe(const ChildEnd& end, const ChildLimits& limits);
 
 // Returns "limits" and, if it works, "bubblewrap". Throws Error{Io} if a sandboxed program could
 // not read the files that the grader gives it.
@@ -58,10 +44,10 @@ class Workshop {
   std::string build(const std::filesystem::path& source);
 
   // Gives the cases to the submission, in a process of its own. REQUIRES: build() succeeded.
-  RunEnd run(const lab::json& cases, const RunLimits& limits) const;
+  ChildEnd run(const lab::json& cases, const ChildLimits& limits) const;
 
  private:
-  RunEnd compile() const;  // in the scratch folder
+  ChildEnd compile() const;  // in the scratch folder
 
   const Places& places_;
   const lab::Lab& lab_;
