@@ -129,44 +129,27 @@ void judge_weights(const std::vector<Training>& trainings, Findings& findings) {
 
 namespace {
 
-std::optional<Finding> judge_wrapping(const Records& records) {
-  for (const WrappedRecord& wrapped : records.wrapped) {
-    if (wrapped.inside.empty()) continue;
-    return Finding{
-        "wrapped-once",
-        fmt::format("rank {} wraps a model in DistributedDataParallel that is wrapped in {} "
-                    "already",
-                    wrapped.origin.rank, wrapped.inside.front()),
-        "a model has one wrapper, else every gradient is reduced twice and names begin with "
-        "\"module.module.\"",
-        "wrap the model that was made, not the wrapper"};
-  }
-  return {};
+std::optional<Finding> judge_wrapping(const WrappedRecord& wrapped) {
+  if (wrapped.inside.empty()) return {};
+  return Finding{
+      "wrapped-once",
+      fmt::format("rank {} wraps a model in DistributedDataParallel that is wrapped in {} "
+                  "already",
+                  wrapped.origin.rank, wrapped.inside.front()),
+      "a model has one wrapper, else every gradient is reduced twice and names begin with "
+      "\"module.module.\"",
+      "wrap the model that was made, not the wrapper"};
 }
 
-bool holds_any(const WrappedRecord& wrapped, const std::vector<std::uint64_t>& leaves) {
-  return std::ranges::any_of(leaves, [&](std::uint64_t leaf) {
-    return std::ranges::find(wrapped.leaves, leaf) != wrapped.leaves.end();
-  });
-}
-
-std::optional<Finding> judge_moves(const Records& records) {
-  for (const MovedRecord& moved : records.moved) {
-    for (const WrappedRecord& wrapped : records.wrapped) {
-      const bool is_inside = wrapped.origin.process == moved.origin.process &&
-                             wrapped.origin.number < moved.origin.number &&
-                             (!wrapped.gone || *wrapped.gone > moved.origin.number);
-      if (!is_inside || !holds_any(wrapped, moved.leaves)) continue;
-      return Finding{
-          "wrapped-last",
-          fmt::format("rank {} moves {} parameters from {} to {} after it has wrapped them in "
-                      "DistributedDataParallel",
-                      moved.origin.rank, moved.leaves.size(), moved.from, moved.to),
-          "buckets and hooks are made for the parameters as they are when the model is wrapped",
-          "move the model to its device first, then wrap it"};
-    }
-  }
-  return {};
+std::optional<Finding> judge_move(const Records& records, const MovedRecord& moved) {
+  if (!is_wrapped(records, moved.origin, moved.leaves)) return {};
+  return Finding{
+      "wrapped-last",
+      fmt::format("rank {} moves {} parameters from {} to {} after it has wrapped them in "
+                  "DistributedDataParallel",
+                  moved.origin.rank, moved.leaves.size(), moved.from, moved.to),
+      "buckets and hooks are made for the parameters as they are when the model is wrapped",
+      "move the model to its device first, then wrap it"};
 }
 
 // True if every name of a is a name of b without its prefix.
@@ -178,24 +161,21 @@ bool are_names_without_prefix(const std::vector<std::string>& a,
   });
 }
 
-std::optional<Finding> judge_loading(const Records& records) {
-  for (const LoadedRecord& loaded : records.loaded) {
-    if (loaded.missing.empty() || loaded.unexpected.empty()) continue;
-    if (!are_names_without_prefix(loaded.missing, loaded.unexpected) &&
-        !are_names_without_prefix(loaded.unexpected, loaded.missing)) {
-      continue;
-    }
-    return Finding{
-        "loaded-weights",
-        fmt::format("rank {} loads {} of {} tensors into {}: the state has \"{}\", and the model "
-                    "asks for \"{}\"",
-                    loaded.origin.rank, loaded.loaded, loaded.loaded + loaded.missing.size(),
-                    loaded.model, loaded.unexpected.front(), loaded.missing.front()),
-        "a state dict fills all parameters and buffers of the model",
-        "names that differ by a prefix: save the wrapped module's own state dict, or take the "
-        "prefix off (strip_prefix); Strict::yes makes this an error"};
+std::optional<Finding> judge_loading(const LoadedRecord& loaded) {
+  if (loaded.missing.empty() || loaded.unexpected.empty()) return {};
+  if (!are_names_without_prefix(loaded.missing, loaded.unexpected) &&
+      !are_names_without_prefix(loaded.unexpected, loaded.missing)) {
+    return {};
   }
-  return {};
+  return Finding{
+      "loaded-weights",
+      fmt::format("rank {} loads {} of {} tensors into {}: the state has \"{}\", and the model "
+                  "asks for \"{}\"",
+                  loaded.origin.rank, loaded.loaded, loaded.loaded + loaded.missing.size(),
+                  loaded.model, loaded.unexpected.front(), loaded.missing.front()),
+      "a state dict fills all parameters and buffers of the model",
+      "names that differ by a prefix: save the wrapped module's own state dict, or take the "
+      "prefix off (strip_prefix); Strict::yes makes this an error"};
 }
 
 std::optional<Finding> judge_saving(const Records& records) {
@@ -230,9 +210,11 @@ std::optional<Finding> judge_members(const Records& records) {
 }  // namespace
 
 void judge_models(const Records& records, Findings& findings) {
-  add(judge_wrapping(records), findings);
-  add(judge_moves(records), findings);
-  add(judge_loading(records), findings);
+  add_first(records.wrapped, judge_wrapping, findings);
+  add_first(
+      records.moved, [&](const MovedRecord& moved) { return judge_move(records, moved); },
+      findings);
+  add_first(records.loaded, judge_loading, findings);
   add(judge_saving(records), findings);
   add(judge_members(records), findings);
 }

@@ -170,31 +170,25 @@ std::vector<Trainer> find_trainers(const Records& records) {
   return trainers;
 }
 
-namespace {
-
-// True if its parameters are wrapped in Ddp when it makes its first step.
-bool is_wrapped(const Trainer& trainer, const Records& records) {
-  const StepRecord& first = trainer.first();
-  const std::uint64_t leaf = first.parameters.front().leaf;
+bool is_wrapped(const Records& records, const Origin& when,
+                const std::vector<std::uint64_t>& leaves) {
   return std::ranges::any_of(records.wrapped, [&](const WrappedRecord& wrapped) {
-    return wrapped.origin.process == first.origin.process &&
-           wrapped.origin.number < first.origin.number &&
-           (!wrapped.gone || *wrapped.gone > first.origin.number) &&
-           std::ranges::find(wrapped.leaves, leaf) != wrapped.leaves.end();
+    return wrapped.origin.process == when.process && wrapped.origin.number < when.number &&
+           (!wrapped.gone || *wrapped.gone > when.number) &&
+           std::ranges::find_first_of(wrapped.leaves, leaves) != wrapped.leaves.end();
   });
 }
-
-}  // namespace
 
 std::vector<Training> find_trainings(const Records& records, const std::vector<Trainer>& trainers) {
   std::map<std::pair<std::string, bool>, ByRank> groups;
   std::vector<Training> trainings;
   for (const Trainer& trainer : trainers) {
     const Origin& by = trainer.first().origin;
+    const std::vector<std::uint64_t> leaves{trainer.first().parameters.front().leaf};
     if (by.world_size == 1) {
       trainings.push_back({{&trainer}, Training::Link::none});
     } else {
-      groups[{by.group, trainer.exchanges() || is_wrapped(trainer, records)}][by.rank].push_back(
+      groups[{by.group, trainer.exchanges() || is_wrapped(records, by, leaves)}][by.rank].push_back(
           &trainer);
     }
   }

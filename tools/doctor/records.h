@@ -132,6 +132,10 @@ std::vector<Trainer> find_trainers(const Records& records);
 // trains) form a training of one.
 std::vector<Training> find_trainings(const Records& records, const std::vector<Trainer>& trainers);
 
+// True if one of the leaves was wrapped in Ddp in the event's process at its time.
+bool is_wrapped(const Records& records, const Origin& when,
+                const std::vector<std::uint64_t>& leaves);
+
 // "parameter 2 [10, 128]"
 std::string name_of(const StepRecord& step, std::size_t parameter);
 // The number of rows in the losses of a step, over all passes.
