@@ -4,19 +4,10 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/models.h"
-#include "engine/optim/optimizer.h"
 #include "tools/report/layer_recorder.h"
 
 namespace lockstep::tools {
 namespace {
-
-// An optimizer that does an update's work and changes no parameter.
-optim::SgdOptions still() {
-  optim::SgdOptions options;
-  options.learning_rate = 0;
-  options.momentum = 0.9;
-  return options;
-}
 
 // An operation's cost besides arithmetic: forward and backward of one multiplied number.
 double measure_seconds_per_op(Device device) {
@@ -36,7 +27,7 @@ std::vector<FileLayer> measure_layers(nn::Module& model, const TrainingTask& tas
   const Shape shape = task.batch_shape(num_rows);
   const Variable x(task.is_text() ? Tensor::zeros(shape, DType::int64, device)
                                   : Tensor::uniform(shape, 0, 1, rng, task.dtype, device));
-  optim::Sgd optimizer(model.parameters(), still());
+  optim::Sgd optimizer = still_optimizer(model.parameters());
   LayerRecorder recorder(model);
   Times passes;
   while (!passes.are_enough()) {
@@ -70,33 +61,11 @@ std::vector<std::string> measure_ready_order(nn::Module& model, const TrainingTa
 
 }  // namespace
 
-LayerTime measure_layer(std::span<LayerTensors> layers, kernels::Activation activation) {
-  std::vector<Variable> parameters;
-  for (const LayerTensors& layer : layers) {
-    parameters.insert(parameters.end(), {layer.weight, layer.bias});
-  }
-  optim::Sgd optimizer(parameters, still());
-  std::vector<Variable> results(layers.size());
-  Times forward;
-  Times backward;
-  while (!forward.are_enough() || !backward.are_enough()) {
-    forward.add([&] {
-      for (std::size_t i = 0; i < layers.size(); ++i) {
-        results[i] = linear(layers[i].x, layers[i].weight, layers[i].bias, activation);
-      }
-    });
-    const Tensor& y = results[0].value();
-    const Tensor grad = Tensor::full(y.shape(), 1.0, y.dtype(), y.device());
-    backward.add([&] {
-      for (Variable& result : results) result.backward(grad);
-    });
-    optimizer.step();
-    // A training step does not add to old gradients, so it must not find any.
-    optimizer.zero_grad();
-    for (LayerTensors& layer : layers) layer.x.clear_grad();
-  }
-  const auto count = static_cast<double>(layers.size());
-  return {forward.median_seconds() / count, backward.median_seconds() / count, backward.spread()};
+optim::Sgd still_optimizer(const std::vector<Variable>& parameters) {
+  optim::SgdOptions options;
+  options.learning_rate = 0;
+  options.momentum = 0.9;
+  return optim::Sgd(parameters, options);
 }
 
 FileWorkload measure_workload(const TrainingTask& task, Device device, double optimizer_seconds) {

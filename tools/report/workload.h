@@ -5,34 +5,15 @@
 #include <chrono>
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
-#include <span>
 #include <vector>
 
 #include "engine/autograd/variable.h"
-#include "kernels/backend.h"
+#include "engine/optim/optimizer.h"
 #include "tools/report/run_reader.h"
 #include "tools/report/step_statistics.h"
 #include "tools/training/task.h"
 
 namespace lockstep::tools {
-
-struct LayerTime {
-  double forward_seconds = 0;
-  double backward_seconds = 0;
-  double spread = 0;  // of the backward passes: Times::spread
-};
-
-// A Linear's input and parameters.
-struct LayerTensors {
-  Variable x, weight, bias;
-};
-
-// Times a Linear with its activation on the device of its tensors: returns the medians for one of
-// the layers. As in training, the forward pass of all layers comes before the backward pass of all,
-// which makes the gradients of weight and bias, and of x if it requires one; then the parameters
-// are updated. So caches hold what they hold in training. The update changes no parameter; all
-// gradients are cleared.
-LayerTime measure_layer(std::span<LayerTensors> layers, kernels::Activation activation);
 
 // Times of the same work, repeated nine times, or until they add up to a tenth of a second, but at
 // least three times.
@@ -75,6 +56,9 @@ template <typename Run>
 Times time_repeatedly(const Run& run) {
   return time_repeatedly([] {}, run);
 }
+
+// An optimizer that does an update's work and changes no parameter.
+optim::Sgd still_optimizer(const std::vector<Variable>& parameters);
 
 // Measures a step on one device with all its threads, layer by layer (layer_recorder.h).
 FileWorkload measure_workload(const TrainingTask& task, Device device, double optimizer_seconds);
