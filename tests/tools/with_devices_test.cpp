@@ -147,19 +147,6 @@ TEST(WithDevices, AWaiterHoldsNothingWhileItWaits) {
   EXPECT_EQ(waiter.wait().out, fake_uuid(0) + "," + fake_uuid(1) + "\n");
 }
 
-TEST(WithDevices, TwoWaitersForAllGpusBothGetThem) {
-  FakeMachine machine(2);
-  machine.gpu(1)["memory"]["used"] = 0;
-  machine.set_processes(0, {kStranger});
-  Running first("2", "true");
-  Running second("2", "true");
-  EXPECT_TRUE(first.says("waiting"));
-  EXPECT_TRUE(second.says("waiting"));
-  machine.set_processes(0, {});
-  EXPECT_EQ(first.wait().exit_code, 0);
-  EXPECT_EQ(second.wait().exit_code, 0);
-}
-
 TEST(WithDevices, FilesAndFolderAreForAllUsers) {
   const FakeMachine machine(1);
   const mode_t before = ::umask(077);
