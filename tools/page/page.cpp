@@ -24,10 +24,6 @@ fs::path find_beside(const fs::path& run, const std::string& recorded) {
   return fs::is_regular_file(fs::symlink_status(path, ignored)) ? path : fs::path();
 }
 
-bool is_predicted(const RunFile& file) {
-  return std::ranges::all_of(file.rows, [](const FileRow& row) { return row.kind == "predicted"; });
-}
-
 // --trace writes the last row's step; a prediction's timeline has at most eight devices.
 std::string row_of_timeline(const RunFile& file, const StepTimeline& timeline) {
   // compare --predict puts predicted rows after those that it ran.
@@ -49,11 +45,7 @@ void load_timeline(PageRun& run, const fs::path& path, std::string_view operatio
 void find_timeline(PageRun& run, std::string_view operation) {
   const std::string recorded = run.file.config_value("trace");
   if (recorded.empty()) {
-    run.missing.push_back(
-        is_predicted(run.file)
-            ? "No timeline of a step: the run file names none, as lockstep predict --trace writes "
-              "it; --trace-file names one."
-            : "No timeline of a step: the run was made without --trace.");
+    run.missing.push_back("No timeline of a step: the run was made without --trace.");
     return;
   }
   const fs::path found = find_beside(run.file.path, recorded);
