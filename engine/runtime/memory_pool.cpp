@@ -90,9 +90,9 @@ MemoryStatistics MemoryPool::statistics() const {
   return statistics_;
 }
 
-void MemoryPool::reset_peak() {
+void MemoryPool::reset_peak(std::size_t at_least) {
   std::lock_guard lock(mutex_);
-  statistics_.peak_bytes = statistics_.current_bytes;
+  statistics_.peak_bytes = std::max(statistics_.current_bytes, at_least);
 }
 
 void MemoryPool::release_cached() {

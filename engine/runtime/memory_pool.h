@@ -46,8 +46,8 @@ class MemoryPool {
   void release(Block block, std::vector<std::shared_ptr<Event>> uses = {});
 
   MemoryStatistics statistics() const;
-  // Sets the peak to the bytes in use now.
-  void reset_peak();
+  // Sets the peak to the bytes in use now, or to at_least if that is more.
+  void reset_peak(std::size_t at_least = 0);
 
   // Returns free blocks to the system.
   void release_cached();

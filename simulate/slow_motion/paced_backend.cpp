@@ -75,18 +75,33 @@ int index_of(Stream& stream) {
   return stream.device().device().index;
 }
 
-template <typename Real>
-void pace_seconds(Stream& stream, const char* name, const Accesses& accesses, double seconds,
-                  const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
-  machine()->run(index_of(stream), {name, seconds, kind, accesses.reads, accesses.writes}, real);
+// Runs a kernel for seconds(), which is called if there is a machine, or before a listener.
+template <typename Seconds, typename Real>
+void pace_kernel(Stream& stream, const char* name, const Accesses& accesses,
+                 const KernelSizes& sizes, const Seconds& seconds, const Real& real,
+                 Kernel::Kind kind = Kernel::Kind::computes) {
+  if (KernelListener* const listener = detail::listener.load(std::memory_order_acquire)) {
+    real();
+    return listener->on_kernel(stream, sizes);
+  }
+  machine()->run(index_of(stream), {name, seconds(), kind, accesses.reads, accesses.writes}, real);
+}
+
+template <typename Seconds, typename Real>
+void pace_seconds(Stream& stream, const char* name, const Accesses& accesses,
+                  const Seconds& seconds, const Real& real) {
+  pace_kernel(stream, name, accesses, {accesses.reads, accesses.writes}, seconds, real);
 }
 
 // A kernel that takes as long as so many bytes of memory traffic.
 template <typename Real>
 void pace_bytes(Stream& stream, const char* name, const Accesses& accesses, double bytes,
                 const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
-  const double seconds = predict::traffic_seconds(profile(), bytes) * traffic_beside(bytes);
-  pace_seconds(stream, name, accesses, seconds, real, kind);
+  const auto seconds = [&] {
+    return predict::traffic_seconds(profile(), bytes) * traffic_beside(bytes);
+  };
+  pace_kernel(stream, name, accesses, {accesses.reads, accesses.writes, {}, bytes}, seconds, real,
+              kind);
 }
 
 // A kernel that takes as long as the traffic of all that it reads and writes.
@@ -116,6 +131,7 @@ predict::LayerShape layer_of(const Windows& windows, const ConstTensorView& imag
 struct LayerCall {
   predict::LayerShape shape;
   std::optional<predict::InputGradient> backward = {};
+  std::size_t scratch_bytes = 0;
   double times = 1;  // so many of them
 };
 
@@ -127,11 +143,14 @@ predict::InputGradient backward_for(const void* grad_x, const void* grad_weight)
 template <typename Real>
 void pace_layer(Stream& stream, const char* name, const Accesses& accesses, const LayerCall& call,
                 const Real& real) {
-  const double alone = call.backward
-                           ? predict::backward_seconds(profile(), call.shape, *call.backward)
-                           : predict::forward_seconds(profile(), call.shape);
-  const double beside = predict::layers_beside(profile(), machine()->devices().size());
-  pace_seconds(stream, name, accesses, call.times * alone * beside, real);
+  const auto seconds = [&] {
+    const double alone = call.backward
+                             ? predict::backward_seconds(profile(), call.shape, *call.backward)
+                             : predict::forward_seconds(profile(), call.shape);
+    return call.times * alone * predict::layers_beside(profile(), machine()->devices().size());
+  };
+  pace_kernel(stream, name, accesses,
+              {accesses.reads, accesses.writes, call.shape, 0, call.scratch_bytes}, seconds, real);
 }
 
 // The time of a loss over rows of classes: as measured, or as long as its memory traffic.
@@ -166,8 +185,9 @@ void pace_update(Stream& stream, const char* name, std::span<const OptimizerPara
     accesses.add(parameter.weight);
   }
   const double bytes = num_bytes(accesses.writes);
-  const double seconds =
-      predict::update_seconds(profile(), bytes) * traffic_beside(predict::update_bytes(bytes));
+  const auto seconds = [&] {
+    return predict::update_seconds(profile(), bytes) * traffic_beside(predict::update_bytes(bytes));
+  };
   pace_seconds(stream, name, accesses, seconds, real);
 }
 
@@ -185,7 +205,7 @@ void PacedBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
   const bool converts = from.dtype != to.dtype;
   if (is_free(to)) {
     inner_.copy(stream, from, to);
-    if (!converts) machine()->give(index_of(stream), memory(to));
+    if (!converts && machine()) machine()->give(index_of(stream), memory(to));
     return;
   }
   pace(
@@ -209,11 +229,13 @@ void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTens
   // The rows come from the host, whose time is the batch's.
   const Accesses accesses = accesses_of(to);
   const double bytes = accesses.num_bytes();
-  const double seconds = predict::batch_seconds(profile(), bytes) * traffic_beside(bytes);
+  const auto seconds = [&] {
+    return predict::batch_seconds(profile(), bytes) * traffic_beside(bytes);
+  };
   const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale); };
-  if (seconds > 0) return pace_seconds(stream, "batch", accesses, seconds, real);
+  if (machine() && seconds() > 0) return pace_seconds(stream, "batch", accesses, seconds, real);
   real();
-  machine()->give(index_of(stream), memory(to));
+  if (machine()) machine()->give(index_of(stream), memory(to));
 }
 
 void PacedBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
@@ -247,8 +269,9 @@ void PacedBackend::activation_forward(Stream& stream, Activation activation, Con
 // The predictor counts an activation's gradient as part of the layer's products.
 void PacedBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
                                        ConstTensorView grad_y, TensorView grad_x) {
-  pace_seconds(stream, "activation backward", accesses_of(saved, grad_y, grad_x), 0,
-               [&] { inner_.activation_backward(stream, activation, saved, grad_y, grad_x); });
+  pace_seconds(
+      stream, "activation backward", accesses_of(saved, grad_y, grad_x), [] { return 0.0; },
+      [&] { inner_.activation_backward(stream, activation, saved, grad_y, grad_x); });
 }
 
 void PacedBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
@@ -408,7 +431,8 @@ std::size_t PacedBackend::conv_scratch(const Windows& windows) const {
 void PacedBackend::conv_forward(Stream& stream, const ConvForward& call) {
   pace_layer(stream, "conv",
              accesses_of(call.x, call.weight, call.bias, call.y, call.preactivation),
-             {layer_of(call.windows, call.x, call.y)}, [&] { inner_.conv_forward(stream, call); });
+             {layer_of(call.windows, call.x, call.y), {}, call.scratch.num_bytes()},
+             [&] { inner_.conv_forward(stream, call); });
 }
 
 void PacedBackend::conv_backward(Stream& stream, const ConvBackward& call) {
@@ -416,7 +440,7 @@ void PacedBackend::conv_backward(Stream& stream, const ConvBackward& call) {
       stream, "conv backward",
       accesses_of(call.x, call.weight, call.grad_z, call.grad_x, call.grad_weight, call.grad_bias),
       {layer_of(call.windows, call.x, call.grad_z),
-       backward_for(call.grad_x.data, call.grad_weight.data)},
+       backward_for(call.grad_x.data, call.grad_weight.data), call.scratch.num_bytes()},
       [&] { inner_.conv_backward(stream, call); });
 }
 
@@ -431,7 +455,7 @@ void PacedBackend::attention_backward(Stream& stream, const AttentionShape& shap
                                       ConstTensorView log_sums, ConstTensorView grad_y,
                                       TensorView grad_qkv, TensorView scratch) {
   pace_layer(stream, "attention backward", accesses_of(qkv, y, grad_y, grad_qkv, scratch),
-             {products_of(shape, qkv.dtype), {}, predict::kAttentionBackward}, [&] {
+             {products_of(shape, qkv.dtype), {}, 0, predict::kAttentionBackward}, [&] {
                inner_.attention_backward(stream, shape, qkv, y, log_sums, grad_y, grad_qkv,
                                          scratch);
              });
@@ -441,11 +465,13 @@ void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView
                                                  ConstTensorView labels, Reduction reduction,
                                                  MatrixView probabilities, TensorView loss) {
   const Accesses accesses = accesses_of(logits, labels, probabilities, loss);
-  pace_seconds(stream, "cross entropy", accesses,
-               loss_seconds(logits, accesses, &predict::LossSeconds::forward), [&] {
-                 inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction,
-                                                      probabilities, loss);
-               });
+  pace_seconds(
+      stream, "cross entropy", accesses,
+      [&] { return loss_seconds(logits, accesses, &predict::LossSeconds::forward); },
+      [&] {
+        inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction, probabilities,
+                                             loss);
+      });
 }
 
 void PacedBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
@@ -453,11 +479,13 @@ void PacedBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixVie
                                                   ConstTensorView grad_loss,
                                                   MatrixView grad_logits) {
   const Accesses accesses = accesses_of(probabilities, grad_loss, grad_logits);
-  pace_seconds(stream, "cross entropy backward", accesses,
-               loss_seconds(probabilities, accesses, &predict::LossSeconds::backward), [&] {
-                 inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction,
-                                                       grad_loss, grad_logits);
-               });
+  pace_seconds(
+      stream, "cross entropy backward", accesses,
+      [&] { return loss_seconds(probabilities, accesses, &predict::LossSeconds::backward); },
+      [&] {
+        inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction, grad_loss,
+                                              grad_logits);
+      });
 }
 
 void PacedBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
@@ -469,6 +497,17 @@ void PacedBackend::adamw(Stream& stream, std::span<const OptimizerParameter> par
                          const StepScalars& scalars, const AdamWOptions& options) {
   pace_update(stream, "adamw", parameters,
               [&] { inner_.adamw(stream, parameters, scalars, options); });
+}
+
+Listening::Listening(DeviceType type, KernelListener& listener)
+    : type_(type), backend_(kernels::backend(type)) {
+  detail::listener.store(&listener, std::memory_order_release);
+  kernels::set_backend(type, &backend_);
+}
+
+Listening::~Listening() {
+  kernels::set_backend(type_, nullptr);
+  detail::listener.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace lockstep::slow_motion

@@ -1,7 +1,13 @@
 // A backend for slow motion: another backend runs every kernel, and the kernel ends when it would
 // have ended on the device that is acted out (machine.h), at the cost of
 // simulate/predict/kernel_cost.h. Results are the other backend's.
+//
+// Without acting anything out, it can also report the kernels of any device to a listener.
 #pragma once
+
+#include <atomic>
+#include <optional>
+#include <span>
 
 #include "kernels/backend.h"
 #include "simulate/predict/kernel_cost.h"
@@ -25,6 +31,42 @@ class PacedBackend final : public Backend {
            const Arguments&... arguments);
 
   Backend& inner_;
+};
+
+// A kernel by its sizes.
+struct KernelSizes {
+  std::span<const Memory> reads;
+  std::span<const Memory> writes;
+  std::optional<predict::LayerShape> product = {};  // of a layer
+  // Traffic of any other kernel; 0 if the predictor counts it with another one, as an activation's
+  // gradient.
+  double traffic_bytes = 0;
+  std::size_t scratch_bytes = 0;  // of patches
+};
+
+class KernelListener {
+ public:
+  virtual ~KernelListener() = default;
+  // Called after the kernel has been issued to the stream.
+  virtual void on_kernel(Stream& stream, const KernelSizes& kernel) = 0;
+};
+
+namespace detail {
+inline std::atomic<KernelListener*> listener{nullptr};
+}
+
+// For a scope, tells a listener of the kernels of a device type, which run as usual.
+// REQUIRES: as kernels::set_backend(), and that no machine is on stage.
+class Listening {
+ public:
+  Listening(DeviceType type, KernelListener& listener);
+  ~Listening();
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+
+ private:
+  DeviceType type_;
+  PacedBackend backend_;
 };
 
 }  // namespace lockstep::slow_motion

@@ -15,6 +15,7 @@
 #include "engine/trace/recorder.h"
 #include "simulate/predict/kernel_cost.h"
 #include "simulate/slow_motion/acted_link.h"
+#include "simulate/slow_motion/paced_backend.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep::slow_motion {
@@ -154,6 +155,32 @@ TEST_F(MachineTest, OnStageAConvolutionTakesWhatThePredictorSays) {
   layer.image_bytes = 4 * (4 * 12 * 12 * 3 + 4 * 10 * 10 * 8);
   const double usual = predict::forward_seconds(machine.topology().device, layer);
   EXPECT_NEAR(seconds(machine, machine.reached(0)), usual, 0.02 * usual);
+}
+
+TEST(Listening, HearsSizesAndLeavesResults) {
+  struct Listener final : KernelListener {
+    void on_kernel(kernels::Stream&, const KernelSizes& kernel) override {
+      if (kernel.product) products.push_back(*kernel.product);
+      traffic += kernel.traffic_bytes;
+    }
+    std::vector<predict::LayerShape> products;
+    double traffic = 0;
+  } listener;
+  Rng rng(7);
+  const Variable x(Tensor::uniform({2, 6, 6, 1}, -1, 1, rng));
+  const Variable weight(Tensor::uniform({4, 3, 3, 1}, -1, 1, rng), RequiresGrad::yes);
+  const auto run = [&] { return max_pool2d(conv2d(x, weight, {}), 2, {2, 0}); };
+  const std::vector<float> expected = run().value().to_vector<float>();
+  {
+    const Listening listening(DeviceType::cpu, listener);
+    EXPECT_EQ(run().value().to_vector<float>(), expected);
+  }
+  run();  // unheard
+  ASSERT_EQ(listener.products.size(), 1u);
+  EXPECT_EQ(listener.products[0].rows, 2 * 4 * 4);
+  EXPECT_EQ(listener.products[0].inputs, 9);
+  EXPECT_EQ(listener.products[0].image_bytes, 4 * (2 * 36 + 2 * 16 * 4));
+  EXPECT_EQ(listener.traffic, 4 * 2 * 4 * (16 + 4 + 4));  // what comes in, out, and who won
 }
 
 TEST_F(MachineTest, OnStageRanksSumTheSameBits) {
