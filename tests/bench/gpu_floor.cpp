@@ -45,8 +45,8 @@ struct Clock {
 
   Clock() {
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-    check(cudaEventCreate(&begin), "cudaEventCreate");
-    check(cudaEventCreate(&end), "cudaEventCreate");
+    check(cudaEventCreateWithFlags(&begin, cudaEventDefault), "cudaEventCreate");
+    check(cudaEventCreateWithFlags(&end, cudaEventDefault), "cudaEventCreate");
   }
 
   // Seconds of one launch(), averaged over `count`; kNever where one is refused.
