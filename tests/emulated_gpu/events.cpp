@@ -61,10 +61,6 @@ cudaError_t fault_of(const CUevent_st& event) {
 
 using namespace emulated_gpu;
 
-cudaError_t CUDARTAPI cudaEventCreate(cudaEvent_t* event) {
-  return api_on_gpu([&] { return create(event, cudaEventDefault); });
-}
-
 cudaError_t CUDARTAPI cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return api_on_gpu([&] { return create(event, flags); });
 }

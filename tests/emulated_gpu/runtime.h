@@ -91,7 +91,6 @@ struct Gpu {
   std::atomic<int> num_host_functions{0};        // that run now
   std::unordered_set<const void*> kernels;       // that are loaded
   std::atomic<cudaError_t> fault{cudaSuccess};   // once set, the GPU answers everything with it
-  std::shared_ptr<CUstream_st> default_stream;   // made when first used
   std::vector<std::shared_ptr<Mark>> abandoned;  // tails of destroyed streams
 };
 
@@ -150,14 +149,13 @@ struct Found {
 std::optional<Found> find_allocation(const void* pointer);
 
 // --- streams; REQUIRES: the lock is held
-// nullptr for a handle that is none, as 0 is: the default stream is for cudaMemcpy alone here.
+// nullptr for a handle that is none, as the default stream is here.
 std::shared_ptr<CUstream_st> find_stream(cudaStream_t handle);
 std::shared_ptr<CUevent_st> find_event(cudaEvent_t handle);
 // Queues work on the stream, or makes it a node of the stream's capture. It is skipped on a GPU
 // that has failed.
 cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<void()> work,
                    EdgeData edges = EdgeData::none);
-std::shared_ptr<CUstream_st> default_stream();
 // Queues a task that always runs.
 std::shared_ptr<Mark> enqueue(CUstream_st& stream, std::function<void()> task);
 

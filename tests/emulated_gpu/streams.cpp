@@ -42,15 +42,6 @@ bool is_in_host_function() {
   return the_thread_is_in_a_host_function;
 }
 
-std::shared_ptr<CUstream_st> default_stream() {
-  auto& stream = state().gpus[static_cast<std::size_t>(current_gpu())]->default_stream;
-  if (!stream) {
-    stream = std::make_shared<CUstream_st>();
-    stream->gpu = current_gpu();
-  }
-  return stream;
-}
-
 std::shared_ptr<CUstream_st> find_stream(cudaStream_t handle) {
   const auto found = state().streams.find(handle);
   return found == state().streams.end() ? nullptr : found->second;
@@ -98,7 +89,6 @@ void wait_for_gpu(int gpu, const char* call) {
       if (stream->gpu == gpu && stream->tail) tails.push_back(stream->tail);
     }
     const auto& of = *state().gpus[static_cast<std::size_t>(gpu)];
-    if (of.default_stream && of.default_stream->tail) tails.push_back(of.default_stream->tail);
     tails.insert(tails.end(), of.abandoned.begin(), of.abandoned.end());
   }
   for (const auto& tail : tails) {
