@@ -146,15 +146,15 @@ const std::vector<WrongSolution> kWrongSolutions = {
      "pixels[source] = copies[row * columns + column];",
      "pixel (0, 1), channel 0, which is in 2 of the patches: expected 12, found 10; that is its "
      "last copy's alone"},
-    {"13_fold_patches", "averages_the_copies", "    // SOLUTION end\n    return {grad_images};",
+    {"13_fold_patches", "averages_the_copies", "  // SOLUTION end\n  return {grad_images};",
      "    std::vector<double> counts(pixels.size());\n"
      "    for (std::size_t k = 0; k < rows * columns; ++k)\n"
-     "      if (const auto s = source_of(window_, images_, k / columns, k % columns); s != "
+     "      if (const auto s = source_of(window, images, k / columns, k % columns); s != "
      "kPadding) "
      "++counts[s];\n"
      "    for (std::size_t k = 0; k < counts.size(); ++k) pixels[k] /= counts[k] ? counts[k] : "
      "1;\n"
-     "    // SOLUTION end\n    return {grad_images};",
+     "  // SOLUTION end\n  return {grad_images};",
      "the mean of its copies' gradients"},
     {"13_fold_patches", "padding_not_subtracted", "oy * window.stride + i - window.padding;",
      "oy * window.stride + i;"},
@@ -164,9 +164,8 @@ const std::vector<WrongSolution> kWrongSolutions = {
      "ox * window.stride + i - window.padding;\n  (void)j;\n",
      "patch 0, element 1 shows image 0, pixel (0, 1)"},
     {"13_fold_patches", "first_image_only",
-     "for (std::size_t row = 0; row < rows; ++row) {\n"
-     "      for (",
-     "for (std::size_t row = 0; row < rows / images_[0]; ++row) {\n      for (",
+     "copies' gradients\n  for (std::size_t row = 0; row < rows; ++row) {",
+     "copies' gradients\n  for (std::size_t row = 0; row < rows / images[0]; ++row) {",
      "gradient of image 1, pixel (0, "},
     {"14_attention_backward", "softmax_without_the_mean", "weights[s] * (grad_weights[s] - mean)",
      "weights[s] * (grad_weights[s] - 0 * mean)", "gradient of the scores, element 0"},
