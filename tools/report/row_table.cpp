@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "engine/runtime/logical_device.h"
-#include "tools/report/scaling.h"
 #include "tools/report/contention.h"
+#include "tools/report/scaling.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
@@ -18,19 +18,6 @@ std::string format_busy(const std::vector<double>& fractions) {
   double total = 0;
   for (const double fraction : fractions) total += fraction;
   return fmt::format("{:.0f} %", 100 * total / static_cast<double>(fractions.size()));
-}
-
-// Speaks of the row with the most devices.
-std::string gpu_sharing_note(const std::vector<RunRow>& rows) {
-  const auto has_fewer = [](const RunRow& a, const RunRow& b) {
-    return a.placement.devices.size() < b.placement.devices.size();
-  };
-  const RunRow& largest = *std::max_element(rows.begin(), rows.end(), has_fewer);
-  const std::size_t num_devices = largest.placement.devices.size();
-  const std::size_t num_gpus = num_physical_devices(largest.placement);
-  if (num_devices == num_gpus) return {};
-  return fmt::format("{} virtual devices on {} {}: this shows overhead, not speed-up", num_devices,
-                     num_gpus, num_gpus == 1 ? "GPU" : "GPUs");
 }
 
 // `format` has a place for the batch that the user asked for.
@@ -100,13 +87,15 @@ std::string table_legend(const RunRow& baseline) {
 }
 
 std::string sharing_note(const std::vector<RunRow>& rows) {
-  const std::size_t cores = runtime::num_cores();
-  std::size_t most = 0;
-  for (const RunRow& row : rows) most = std::max(most, row.placement.devices.size());
-  if (!is_on_cores(rows[0])) return gpu_sharing_note(rows);
-  if (most <= cores) return {};
-  return fmt::format("{} virtual devices on {} {}: this shows overhead, not speed-up", most, cores,
-                     cores == 1 ? "core" : "cores");
+  const RunRow& largest = *std::ranges::max_element(
+      rows, {}, [](const RunRow& row) { return row.placement.devices.size(); });
+  const std::size_t num_devices = largest.placement.devices.size();
+  const bool is_cpu = is_on_cores(rows[0]);
+  const std::size_t num_units =
+      is_cpu ? runtime::num_cores() : num_physical_devices(largest.placement);
+  if (num_devices <= num_units) return {};
+  return fmt::format("{} virtual devices on {}: this shows overhead, not speed-up", num_devices,
+                     count_text(num_units, is_cpu ? "core" : "GPU"));
 }
 
 std::string factor_note(const std::vector<RunRow>& rows) {
