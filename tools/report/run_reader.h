@@ -30,10 +30,8 @@ struct FileRow {
   std::size_t physical_devices = 1;
   std::size_t threads_per_device = 1;
   std::size_t batch = 1;          // rows per step over all devices
-  std::size_t num_steps = 0;      // over all epochs; 0: the file does not say
   std::optional<bool> contended;  // absent if unknown
   std::vector<double> epoch_seconds;
-  std::optional<double> median_epoch_seconds;
   double step_seconds = 0;
   std::optional<double> speedup, ideal_speedup, efficiency;
   std::string what_if;                // of a predicted row: what was changed, "batch=64"
@@ -42,7 +40,6 @@ struct FileRow {
   // The breakdown of the drawn step: its nine parts, step and overlapped_comm.
   std::optional<trace::StepBreakdown> breakdown;
   std::optional<trace::StepBreakdown> typical_step;  // step_statistics.h; or the drawn step
-  double comm_bytes_per_device_per_step = 0;
 
   double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }
 };
