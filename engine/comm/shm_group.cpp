@@ -157,7 +157,7 @@ struct ShmTransport::Channel {
   Slot& slot(std::uint64_t number) { return slots[(number - 1) % kNumSlots]; }
   // True if the slot for this message has been released.
   bool is_free_for(std::uint64_t number) const {
-    return num_released.value.load(kSeqCst) + kNumSlots >= number;
+    return num_released.value.load(std::memory_order_acquire) + kNumSlots >= number;
   }
 };
 
@@ -347,19 +347,19 @@ void ShmTransport::write_slot(Use use, int to, std::uint64_t number, Bytes data)
   streaming_copy(slot_memory(use, rank(), to, number), data);
   Slot& slot = channel(use, rank(), to).slot(number);
   slot.num_bytes = data.size();
-  slot.number.store(number, kSeqCst);
+  slot.number.store(number, std::memory_order_release);
   mine().num_changes.add(1);
 }
 
 // Waits for the message; valid until free_slot().
 Bytes ShmTransport::read_slot(Use use, int from, std::uint64_t number) {
   const Slot& slot = channel(use, from, rank()).slot(number);
-  wait_for(from, [&] { return slot.number.load(kSeqCst) == number; });
+  wait_for(from, [&] { return slot.number.load(std::memory_order_acquire) == number; });
   return {slot_memory(use, from, rank(), number), slot.num_bytes};
 }
 
 void ShmTransport::free_slot(Use use, int from, std::uint64_t number) {
-  channel(use, from, rank()).num_released.value.store(number, kSeqCst);
+  channel(use, from, rank()).num_released.value.store(number, std::memory_order_release);
   mine().num_changes.add(1);
 }
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <sstream>
+#include <string>
 
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/store/hello.h"
@@ -21,21 +21,6 @@ constexpr std::chrono::milliseconds kStoreInterval{100};
 // The same while it connects: an attempt has to last as long as the first packet may be on its way.
 constexpr std::chrono::milliseconds kConnectInterval{1000};
 
-// A rank's entry in the store: "port host", under which it listens.
-struct RankAddress {
-  std::uint16_t port = 0;
-  std::string host;
-};
-
-RankAddress address_in(const std::string& entry) {
-  RankAddress address;
-  std::istringstream words(entry);
-  words >> address.port >> address.host;
-  require(!words.fail(), ErrorCode::Comm, "connect",
-          "the store holds no address of a rank but \"{}\"", entry);
-  return address;
-}
-
 class Mesh {
  public:
   Mesh(const ProcessGroupOptions& options, const std::vector<int>& peers)
@@ -49,6 +34,7 @@ class Mesh {
   std::vector<Socket> connect() {
     require_token(options_.token);
     const Socket listener = listen_on(options_.address, 0);
+    // "port host"
     store_.set(key_of(options_.rank), fmt::format("{} {}", port_of(listener), options_.address));
     for (const int peer : peers_) {
       if (peer < options_.rank) connect_to_rank(peer);
@@ -81,19 +67,20 @@ class Mesh {
 void Mesh::connect_to_rank(int peer) {
   const auto entry = store_.find(key_of(peer), deadline_);
   if (!entry) fail_missing();
-  const RankAddress address = address_in(*entry);
+  const auto port = static_cast<std::uint16_t>(std::stoi(*entry));
+  const std::string host = entry->substr(entry->find(' ') + 1);
   Socket& connection = place_of(peer);
   while (!connection.is_open()) {
     try {
       const runtime::Deadline next_look = Clock::now() + kConnectInterval;
-      connection = connect_to(address.host, address.port, runtime::earlier(deadline_, next_look));
+      connection = connect_to(host, port, runtime::earlier(deadline_, next_look));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::Timeout) throw;
       throw_if_aborted();
       require(!runtime::has_passed(deadline_), ErrorCode::Timeout, "connect",
               "rank {} does not reach rank {}, which came but does not answer at {} port {}: it "
               "ended, or a firewall is between their hosts",
-              options_.rank, peer, address.host, address.port);
+              options_.rank, peer, host, port);
     }
   }
   // When the peer is lost already, the first use of the connection says so.

@@ -225,11 +225,11 @@ class ThreadGroup final : public Group {
 
   // Waits until all ranks have come as far as this one.
   void meet() {
-    mine().progress.store(++progress_, kOrder);
+    mine().progress.store(++progress_, std::memory_order_release);
     mine().num_changes.add(1);
     for (int peer = 0; peer < world_size(); ++peer) {
       const std::atomic<Progress>& theirs = of(peer).progress;
-      wait_for(peer, [&] { return theirs.load(kOrder) >= progress_; });
+      wait_for(peer, [&] { return theirs.load(std::memory_order_acquire) >= progress_; });
     }
   }
 
