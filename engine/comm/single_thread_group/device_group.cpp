@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "engine/comm/reduce.h"
@@ -18,8 +17,6 @@ namespace {
 // Parts of an all-reduce begin at multiples of this, so that kernels read whole vectors.
 constexpr std::size_t kPartAlignment = 64;  // elements
 
-using EventPtr = std::shared_ptr<runtime::Event>;
-
 bool is_cuda(const runtime::Stream& stream) {
   return stream.device().device().type == DeviceType::cuda;
 }
@@ -32,16 +29,28 @@ void scale_on_stream(runtime::Stream& stream, TensorView values, double factor) 
 
 // A rank as the enqueueing thread sees it.
 struct GroupRank {
-  runtime::Stream& stream;
+  runtime::Stream* stream;
   TensorView buffer;
 
   TensorView part(plan::Chunk chunk) const { return buffer.part(chunk.offset, chunk.count); }
 };
 
-// Runs a plan step by step. In a step, each receiver waits for its senders; a chunk that replaces
-// its own is copied into place, a summand into its scratch memory. The senders wait for these
-// copies, and then each receiver adds. So a rank may add to a chunk in the step in which it sends
-// it.
+// All work that a rank's stream gets after this follows all work that any of them holds now.
+template <typename Rank>
+void meet(std::span<const Rank> ranks) {
+  runtime::Stream* const first = ranks[0].stream;
+  for (const Rank& rank : ranks) {
+    if (rank.stream != first) first->wait(rank.stream->record());
+  }
+  const std::shared_ptr<runtime::Event> all = first->record();
+  for (const Rank& rank : ranks) {
+    if (rank.stream != first) rank.stream->wait(all);
+  }
+}
+
+// Runs a plan step by step. In a step, each rank fetches what others send it: a chunk that replaces
+// its own is copied into place, a summand into its scratch memory. When all have done so, each
+// adds. So a rank may add to a chunk in the step in which it sends it.
 class PlanRun {
  public:
   PlanRun(std::span<const GroupRank> ranks, ReduceOp op, std::span<DeviceScratch> scratch)
@@ -53,26 +62,17 @@ class PlanRun {
 
  private:
   void run_step(const plan::Step& step) {
-    const std::size_t num_ranks = ranks_.size();
-    std::set<std::pair<std::size_t, std::size_t>> pairs;  // receiver, sender
-    std::vector<EventPtr> sent(num_ranks);
-    for (const plan::Transfer& transfer : step.transfers) {
-      const auto from = static_cast<std::size_t>(transfer.from_rank);
-      pairs.emplace(static_cast<std::size_t>(transfer.to_rank), from);
-      if (sent[from] == nullptr) sent[from] = ranks_[from].stream.record();
-    }
-    for (const auto& [to, from] : pairs) ranks_[to].stream.wait(sent[from]);
     std::vector<std::vector<plan::Write>> writes;
-    std::vector<std::vector<ConstTensorView>> summands(num_ranks);
-    std::vector<EventPtr> fetched(num_ranks);
-    for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+    std::vector<std::vector<ConstTensorView>> summands;
+    meet(ranks_);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       writes.push_back(plan::writes_of_rank(step, static_cast<int>(rank)));
-      if (writes[rank].empty()) continue;
-      summands[rank] = fetch(rank, writes[rank]);
-      fetched[rank] = ranks_[rank].stream.record();
+      summands.push_back(fetch(rank, writes[rank]));
     }
-    for (const auto& [to, from] : pairs) ranks_[from].stream.wait(fetched[to]);
-    for (std::size_t rank = 0; rank < num_ranks; ++rank) add(rank, writes[rank], summands[rank]);
+    meet(ranks_);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      add(rank, writes[rank], summands[rank]);
+    }
   }
 
   // Copies the chunks that others send to a rank. Returns the summands, in the order of the writes.
@@ -85,17 +85,17 @@ class PlanRun {
       num_elements += write.from_ranks.size() * aligned(write.chunk.count);
     }
     std::byte* memory = nullptr;
-    if (num_elements > 0) memory = scratch_[rank].on(me.stream, num_elements * element_size);
+    if (num_elements > 0) memory = scratch_[rank].on(*me.stream, num_elements * element_size);
     std::vector<ConstTensorView> summands;
     for (const plan::Write& write : writes) {
       for (const int from : write.from_ranks) {
         const TensorView source = ranks_[static_cast<std::size_t>(from)].part(write.chunk);
         if (write.combine == plan::Combine::copy) {
-          copy_on_stream(me.stream, source, me.part(write.chunk));
+          copy_on_stream(*me.stream, source, me.part(write.chunk));
           continue;
         }
         const TensorView local{memory, source.dtype, source.num_elements};
-        copy_on_stream(me.stream, source, local);
+        copy_on_stream(*me.stream, source, local);
         summands.push_back(local);
         memory += aligned(source.num_elements) * element_size;
       }
@@ -115,7 +115,7 @@ class PlanRun {
       const TensorView mine = ranks_[rank].part(write.chunk);
       const auto place = std::ranges::lower_bound(write.from_ranks, static_cast<int>(rank));
       sources.insert(sources.begin() + (place - write.from_ranks.begin()), mine);
-      reduce_on_stream(ranks_[rank].stream, op_, 1.0, sources, std::span(&mine, 1));
+      reduce_on_stream(*ranks_[rank].stream, op_, 1.0, sources, std::span(&mine, 1));
     }
   }
 
@@ -136,7 +136,7 @@ void run_plan(const CallHeader& call, std::span<const GroupRank> ranks,
 std::vector<GroupRank> ranks_of(std::span<const GroupMember> members, Tensor GroupMember::*buffer) {
   std::vector<GroupRank> ranks;
   for (const GroupMember& member : members) {
-    ranks.push_back({*member.stream, (member.*buffer).view()});
+    ranks.push_back({member.stream, (member.*buffer).view()});
   }
   return ranks;
 }
@@ -159,18 +159,6 @@ bool all_reach_each_other(std::span<const GroupMember> members) {
       return reaches(reader.stream->device(), owner.stream->device());
     });
   });
-}
-
-// All work that a member's stream gets after this follows all work that any of them holds now.
-void meet(std::span<const GroupMember> members) {
-  runtime::Stream* const first = members[0].stream;
-  for (const GroupMember& member : members) {
-    if (member.stream != first) first->wait(member.stream->record());
-  }
-  const EventPtr all = first->record();
-  for (const GroupMember& member : members) {
-    if (member.stream != first) member.stream->wait(all);
-  }
 }
 
 }  // namespace
@@ -302,7 +290,7 @@ void DeviceGroup::reduce_scatter(const CallHeader& call, std::span<const GroupMe
     const TensorView copy{memory, input.dtype, input.num_elements};
     copy_on_stream(*member.stream, input, copy);
     scale_on_stream(*member.stream, copy, factor);
-    ranks.push_back({*member.stream, copy});
+    ranks.push_back({member.stream, copy});
   }
   run_plan(call, ranks, scratch_);
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
