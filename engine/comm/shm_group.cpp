@@ -126,6 +126,10 @@ void streaming_copy(std::byte* to, Bytes data) {
   if (done < data.size()) std::memcpy(to + done, data.data() + done, data.size() - done);
 }
 
+std::int64_t nanoseconds_now() {
+  return std::chrono::nanoseconds(runtime::Clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 struct alignas(kCacheLine) ShmTransport::Failure {
@@ -138,6 +142,9 @@ struct alignas(kCacheLine) ShmTransport::Failure {
 struct ShmTransport::Member {
   Announcements announced;
   Flag<std::uint32_t> has_left;
+  // When a waiting member last looked if it must go on waiting, in nanoseconds of runtime::Clock,
+  // which is the same for all processes of a host.
+  Flag<std::int64_t> looked_at;
   std::int32_t process = 0;
   cpu_set_t cores;                                    // those that it may run on
   alignas(kCacheLine) runtime::WaitWord num_changes;  // counts what it has written for others
@@ -275,6 +282,7 @@ template <typename Done>
 ShmTransport::Waited ShmTransport::sleep_until(int peer, const runtime::Deadline& deadline,
                                                const Done& done) const {
   for (;;) {
+    mine().looked_at.value.store(nanoseconds_now(), std::memory_order_relaxed);
     // Before done(), since the peer's last writes before it left still count.
     const std::uint32_t seen = member(peer).num_changes.load();
     const Waited waited = look_at(peer, deadline);
@@ -305,11 +313,27 @@ bool ShmTransport::is_alive(int peer) const {
 }
 
 void ShmTransport::fail_waiting(int peer, Waited waited) {
-  const RankWait wait = waiting_for(peer);
+  RankWait wait = waiting_for(peer);
   if (waited == Waited::died) fail_and_throw(wait.died(member(peer).process));
   if (waited != Waited::timed_out) fail_and_throw(wait.left());  // or what broke the group
-  const bool is_message = call_.operation == Operation::recv;
-  fail_and_throw(wait.late(is_message ? "" : describe_missing(call_.sequence)));
+  if (call_.operation == Operation::recv) fail_and_throw(wait.late(""));
+  wait.peer = name_of_rank(find_stopped(peer));
+  fail_and_throw(wait.late(describe_missing(call_.sequence)));
+}
+
+// The rank that keeps all others waiting: the peer, or, if the peer itself waits, another rank
+// that has not looked for a while.
+int ShmTransport::find_stopped(int peer) const {
+  constexpr std::chrono::nanoseconds kLong = 8 * kLongestSleep;
+  const auto has_stopped = [&](int m) {
+    return nanoseconds_now() - member(m).looked_at.value.load(std::memory_order_relaxed) >
+           kLong.count();
+  };
+  if (has_stopped(peer)) return peer;
+  for (int m = 0; m < world_size(); ++m) {
+    if (has_stopped(m)) return m;
+  }
+  return peer;
 }
 
 // --- collectives ---

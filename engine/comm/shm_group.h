@@ -72,6 +72,7 @@ class ShmTransport final : public Transport {
   Waited look_at(int peer, const runtime::Deadline& deadline) const;
   bool is_alive(int peer) const;
   [[noreturn]] void fail_waiting(int peer, Waited waited);
+  int find_stopped(int peer) const;
 
   void write_slot(Use use, int to, std::uint64_t number, Bytes data);
   Bytes read_slot(Use use, int from, std::uint64_t number);
