@@ -24,7 +24,7 @@ Arguments with_devices(const std::string& flags, const std::string& script) {
 
 const std::string kPrintGpus = "echo $CUDA_VISIBLE_DEVICES";
 
-// Runs lockstep with-devices while the test goes on.
+// Runs lockstep with-devices while the test goes on; its errors are among its output.
 class Running : public MarkedProgram {
  public:
   Running(const std::string& flags, const std::string& script)
@@ -32,13 +32,13 @@ class Running : public MarkedProgram {
 
   // True as soon as it has written these words; false after 20 seconds.
   bool says(const std::string& text) const {
-    return wait_until([&] { return (out() + err()).find(text) != std::string::npos; });
+    return wait_until([&] { return out().find(text) != std::string::npos; });
   }
 
  private:
   static Arguments command(const std::string& flags, const std::string& script) {
-    Arguments arguments = with_devices(flags, script);
-    arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
+    Arguments arguments{"sh", "-c", "exec \"$0\" \"$@\" 2>&1", LOCKSTEP_PROGRAM};
+    for (const std::string& word : with_devices(flags, script)) arguments.push_back(word);
     return arguments;
   }
 };
@@ -82,13 +82,13 @@ TEST(WithDevices, WaitsUntilTheProcessLeavesAndSaysSoOnce) {
   FakeMachine machine(1);
   machine.set_processes(0, {kStranger});
   Running program("1", kPrintGpus);
-  EXPECT_TRUE(program.says("waiting for 1 idle GPU: GPU 0 used by pid 1073741824"));
+  const std::string waiting = "lockstep: waiting for 1 idle GPU: GPU 0 used by pid 1073741824\n";
+  EXPECT_TRUE(program.says(waiting));
   machine.set_processes(0, {});
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, fake_uuid(0) + "\n");
-  EXPECT_THAT(outcome.err,
-              ::testing::MatchesRegex("lockstep: waiting .*\nlockstep: got them after .* s\n"));
+  EXPECT_THAT(outcome.out, ::testing::MatchesRegex(waiting + "lockstep: got them after .* s\n" +
+                                                   fake_uuid(0) + "\n"));
 }
 
 TEST(WithDevices, LimitsDecideWhatIsIdle) {
@@ -133,7 +133,7 @@ TEST(WithDevices, TheLockLastsAsLongAsTheCommand) {
   EXPECT_TRUE(second.says("GPU 0 locked by pid " + std::to_string(first.process())));
   first.send(SIGKILL);
   EXPECT_EQ(first.wait().exit_code, 128 + SIGKILL);
-  EXPECT_EQ(second.wait().out, "mine\n");
+  EXPECT_THAT(second.wait().out, ::testing::EndsWith("\nmine\n"));
 }
 
 TEST(WithDevices, AWaiterHoldsNothingWhileItWaits) {
@@ -144,7 +144,8 @@ TEST(WithDevices, AWaiterHoldsNothingWhileItWaits) {
   EXPECT_TRUE(waiter.says("waiting for 2 idle GPUs: GPU 1 used by"));
   EXPECT_EQ(run_lockstep(with_devices("1", kPrintGpus)).out, fake_uuid(0) + "\n");
   machine.set_processes(1, {});
-  EXPECT_EQ(waiter.wait().out, fake_uuid(0) + "," + fake_uuid(1) + "\n");
+  EXPECT_THAT(waiter.wait().out,
+              ::testing::EndsWith("\n" + fake_uuid(0) + "," + fake_uuid(1) + "\n"));
 }
 
 TEST(WithDevices, FilesAndFolderAreForAllUsers) {
