@@ -89,14 +89,5 @@ TEST(PromisingFile, TakesNoMoreMemoryThanArrives) {
   expect_cheaply_refused("idx", folder / "short");
 }
 
-TEST(PromisingFile, OfImagesWithoutTheirLabelsIsNotRead) {
-  const TempFolder folder;
-  std::string images = datasets::gzip_bytes(datasets::idx_bytes({256, 1024, 1024}, ""));
-  const std::string zeros = datasets::gzip_bytes(std::string(16 * kMiB, '\0'));
-  for (int i = 0; i < 16; ++i) images += zeros;
-  write_text(folder / "images", images);
-  expect_cheaply_refused("mnist", folder / "images");
-}
-
 }  // namespace
 }  // namespace lockstep::testing
