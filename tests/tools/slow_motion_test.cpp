@@ -51,7 +51,7 @@ TEST(SlowMotion, ActedAndPredictedShardsAgree) {
       "--model mlp:64-256-256-10 --batch 64");
   const double error = largest_error(rows);
   if (std::isnan(error)) GTEST_SKIP() << "the cores were busy: no row could be followed";
-  EXPECT_LT(error, 0.1);
+  EXPECT_LT(error, 0.15);
 }
 
 // scripts/check_targets.sh acting covers more nets and devices.
@@ -65,7 +65,7 @@ TEST(SlowMotion, ActedAndPredictedStepsAgree) {
                 machine_and_net);
     const double error = largest_error(rows);
     if (std::isnan(error)) GTEST_SKIP() << "the cores were busy: no row could be followed";
-    EXPECT_LT(error, 0.1) << machine_and_net;
+    EXPECT_LT(error, 0.15) << machine_and_net;
   }
 }
 

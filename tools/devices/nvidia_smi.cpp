@@ -19,6 +19,7 @@ namespace lockstep::tools {
 namespace {
 
 constexpr int kTimeLimitSeconds = 10;
+constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
 
 // The lines that nvidia-smi prints, or why there are none.
 struct Answer {
@@ -35,7 +36,7 @@ Answer ask(const std::string& arguments) {
   std::string text;
   std::array<char, 4096> piece;
   while (const std::size_t size = std::fread(piece.data(), 1, piece.size(), pipe)) {
-    text.append(piece.data(), size);
+    if (text.size() < kMostAnswerBytes) text.append(piece.data(), size);
   }
   const int status = ::pclose(pipe);
   std::istringstream stream(text);
@@ -47,8 +48,9 @@ Answer ask(const std::string& arguments) {
   } else if (exit_code == 127) {
     answer.problem = "no nvidia-smi in PATH (it comes with NVIDIA's driver)";
   } else if (exit_code != 0) {
-    answer.problem =
-        fmt::format("nvidia-smi says '{}'", answer.lines.empty() ? "" : answer.lines.front());
+    answer.problem = answer.lines.empty()
+                         ? fmt::format("nvidia-smi ended with exit code {}", exit_code)
+                         : fmt::format("nvidia-smi says '{}'", answer.lines.front());
   }
   return answer;
 }
@@ -217,6 +219,11 @@ MachineGpus read_machine() {
   for (const std::vector<std::string>& cells : rows_of(answer, kNumGpuFields)) {
     machine.gpus.push_back(gpu_in(cells));
     machine.driver = text_in(cells.back());
+  }
+  if (machine.gpus.empty()) {
+    machine.problem = fmt::format("nvidia-smi lists no GPU{}",
+                                  answer.lines.empty() ? "" : ": '" + answer.lines[0] + "'");
+    return machine;
   }
   add_processes(machine.gpus);
   add_slices(machine.gpus);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -129,6 +130,10 @@ std::string shell_line(const std::vector<std::string>& words) {
 // The file without its workload, of which the script needs only the size of the data set.
 nlohmann::json file_json(const RunFile& file) {
   nlohmann::json json = *file.json;
+  constexpr std::uint64_t kMostExact = std::uint64_t{1} << 53;  // in a script
+  for (nlohmann::json& value : json["config"]) {
+    if (value.is_number_unsigned() && value > kMostExact) value = value.dump();
+  }
   json.erase("workload");
   if (file.workload) json["workload"]["rows_per_epoch"] = file.workload->rows_per_epoch;
   return json;

@@ -51,7 +51,7 @@ function readRow(file, row) {
     busy: row.busy_fraction ?? [], sent: row.comm_bytes_per_device_per_step ?? 0, peaks: row.peak_bytes ?? [],
     equal: row.verdict?.equal ?? null, loss: row.final_loss ?? null, accuracy: row.test_accuracy ?? null,
     accuracies: row.epoch_accuracy ?? [], validation: validation(file, row),
-    losses: row.losses ?? {steps_per_point: 1, mean: []},
+    losses: {steps_per_point: row.losses?.steps_per_point ?? 1, mean: row.losses?.mean ?? []},
   };
 }
 

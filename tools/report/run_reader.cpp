@@ -41,7 +41,54 @@ void require_run_file(const JsonFile& file) {
                            : ", as train and compare write it with --json"));
 }
 
+// The fields that only the page's script reads must have the types that it expects. A loss may be
+// any number, or null, because a run may explode.
+void check_losses(const JsonFields& fields, const char* name) {
+  const auto is_loss = [](const nlohmann::json& value) {
+    return value.is_number() || value.is_null();
+  };
+  const nlohmann::json* const list = fields.has(name) ? fields.find(name) : nullptr;
+  if (list && !(list->is_array() && std::ranges::all_of(*list, is_loss))) {
+    fields.refuse(name, "a list of numbers");
+  }
+}
+
+void check_page_fields(const JsonFields& row) {
+  for (const char* const name : {"slow_motion", "median_epoch_seconds", "overlapped_comm_seconds",
+                                 "comm_bytes_per_device_per_step", "test_accuracy"}) {
+    row.optional_number(name);
+  }
+  for (const char* const name : {"step_seconds_band", "peak_bytes", "epoch_accuracy"}) {
+    row.numbers(name);
+  }
+  row.count_or("iterations", 0);
+  if (row.has("verdict")) row.object("verdict").optional_flag("equal");
+  if (row.has("final_loss") && !row.find("final_loss")->is_number()) {
+    row.refuse("final_loss", "a number");
+  }
+  check_losses(row, "epoch_validation_loss");
+  if (!row.has("losses")) return;
+  const JsonFields losses = row.object("losses");
+  losses.count("steps_per_point");
+  check_losses(losses, "mean");
+}
+
+// A flag has one value, or a list of them.
+void check_config(const JsonFields& config) {
+  const auto is_one = [](const nlohmann::json& value) { return value.is_primitive(); };
+  for (const std::string& flag : config.names()) {
+    const nlohmann::json* const value = config.find(flag);
+    if (value == nullptr || is_one(*value)) continue;
+    if (!value->is_array() || !std::ranges::all_of(*value, is_one)) {
+      config.fail_at(
+          flag, fmt::format("expected one value of the flag '{}', or a list of them", shown(flag)));
+    }
+  }
+}
+
 FileHost read_host(const JsonFields& fields) {
+  fields.optional_number("memory_bytes");
+  for (const char* const name : {"os", "version", "build"}) fields.text_or_empty(name);
   FileHost host;
   host.cpu = fields.text_or_empty("cpu");
   host.cores = fields.count_or("cores", 1);
@@ -97,6 +144,7 @@ FileRow read_row(const JsonFields& fields) {
   row.busy_fraction = fields.numbers("busy_fraction");
   row.breakdown = read_breakdown(fields, row.step_seconds);
   row.typical_step = read_typical_step(fields, row.breakdown);
+  check_page_fields(fields);
   return row;
 }
 
@@ -179,7 +227,6 @@ std::vector<fs::path> json_files_in(const fs::path& folder, std::string_view ope
 
 std::string RunFile::config_value(std::string_view flag) const {
   const nlohmann::json config = json->value("config", nlohmann::json::object());
-  if (!config.is_object()) return {};
   const auto value = config.find(flag);
   if (value == config.end() || value->is_null()) return {};
   return value->is_string() ? value->get<std::string>() : value->dump();
@@ -192,6 +239,8 @@ RunFile read(const JsonFile& json) {
   const JsonFields fields = json.fields();
   RunFile file;
   file.command = fields.texts("command");
+  fields.text_or_empty("date");
+  if (fields.has("config")) check_config(fields.object("config"));
   file.json = std::make_shared<nlohmann::json>(json.json());
   if (fields.has("host")) file.host = read_host(fields.object("host"));
   file.rows = read_rows(fields);

@@ -80,6 +80,26 @@ TEST_F(PageCommand, FieldsThatCannotBeTrueAreNamed) {
   expect_refused(run_file.dump(), {"workload.layers[0].output_bytes"});
 }
 
+TEST_F(PageCommand, FieldsOfAnotherTypeThanThePageReadsAreNamed) {
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"/date", "-1"},          {"/host/os", "[]"},           {"/config/seed", "{}"},
+      {"/rows/0/losses", "{}"}, {"/rows/0/peak_bytes", "-1"}, {"/rows/0/final_loss", "\"x\""},
+      {"/rows/0/verdict", "1"}, {"/rows/0/iterations", "-1"}, {"/rows/0/test_accuracy", "true"}};
+  for (const auto& [field, value] : mistakes) {
+    nlohmann::json run_file = nlohmann::json::parse(sample_run().dump());
+    run_file[nlohmann::json::json_pointer(field)] = nlohmann::json::parse(value);
+    const std::string path = field;
+    expect_refused(run_file.dump(), {path.substr(path.rfind('/') + 1)});
+  }
+}
+
+TEST_F(PageCommand, ALossThatExplodedIsDrawn) {
+  nlohmann::ordered_json run_file = sample_run();
+  run_file["rows"][0]["losses"] = {{"steps_per_point", 1}, {"mean", {2.3, 1e35, nullptr}}};
+  write_text(folder_ / "exploded.json", run_file.dump());
+  expect_success(run("report exploded.json"));
+}
+
 TEST_F(PageCommand, FilesThatAreNotThereAreNamed) {
   expect_rejected(run("explain none.json"), 1, {"none.json"});
   expect_rejected(run("report none.json"), 1, {"none.json"});
