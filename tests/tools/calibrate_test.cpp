@@ -25,12 +25,16 @@ void expect_measured(const json& topology) {
   ASSERT_EQ(measured["all_reduces"].size(), 2U);
   EXPECT_EQ(measured["all_reduces"][0]["ranks"], "threads");
   EXPECT_EQ(measured["all_reduces"][1]["ranks"], "processes");
+}
+
+bool are_plausible(const json& measured) {
   for (const json& all_reduce : measured["all_reduces"]) {
-    for (const json& microseconds : all_reduce["us"]) EXPECT_GT(microseconds.get<double>(), 0);
+    // A thousand times as many bytes take longer.
+    if (all_reduce["us"].back() <= all_reduce["us"].front()) return false;
   }
-  for (const json& microseconds : measured["layers"]["forward_us"]) {
-    EXPECT_GT(microseconds.get<double>(), 0);
-  }
+  // The widest layer: of a thousand times as many rows at least a hundred times as long.
+  const json& forward = measured["layers"]["forward_us"];
+  return forward.back().get<double>() > 100 * forward[3].get<double>();
 }
 
 TEST(Calibrate, WritesATopologyThatPredictionsAndSlowMotionTake) {
@@ -40,9 +44,18 @@ TEST(Calibrate, WritesATopologyThatPredictionsAndSlowMotionTake) {
     expect_success(outcome);
     return outcome.out;
   };
-  const std::string said = run("calibrate --fast -o here.json --devices 2 --threads-per-device 1");
-  EXPECT_THAT(said, HasSubstr("wrote here.json"));
-  expect_measured(read_json(folder / "here.json"));
+  // Another program can spoil a try, and is not always noticed.
+  bool is_usable = false;
+  for (int i = 0; i < 3 && !is_usable; ++i) {
+    const std::string said =
+        run("calibrate --fast -o here.json --devices 2 --threads-per-device 1");
+    EXPECT_THAT(said, HasSubstr("wrote here.json"));
+    const json topology = read_json(folder / "here.json");
+    expect_measured(topology);
+    is_usable =
+        said.find("*: another program took") != said.npos || are_plausible(topology["measured"]);
+  }
+  EXPECT_TRUE(is_usable) << read_json(folder / "here.json");
 
   run("train --devices 1 --threads-per-device 1 --steps 40 --json run.json");
   const std::string predict =

@@ -45,13 +45,21 @@ double largest_error(const json& rows) {
   return num_pairs > 0 ? largest : std::nan("");
 }
 
+// The least of up to three tries, since other programs can only make a try worse; NaN if the cores
+// were busy in all of them.
+double error_of(const std::string& flags) {
+  double least = std::nan("");
+  for (int i = 0; i < 3 && !(least < 0.1); ++i)
+    least = std::fmin(least, largest_error(rows_of(flags)));
+  return least;
+}
+
 TEST(SlowMotion, ActedAndPredictedShardsAgree) {
-  const json rows = rows_of(
+  const double error = error_of(
       "--predict --modes zero1,zero3 --devices 2,4 --steps 10 --act-as dgx-a100 "
       "--model mlp:64-256-256-10 --batch 64");
-  const double error = largest_error(rows);
   if (std::isnan(error)) GTEST_SKIP() << "the cores were busy: no row could be followed";
-  EXPECT_LT(error, 0.15);
+  EXPECT_LT(error, 0.1);
 }
 
 // scripts/check_targets.sh acting covers more nets and devices.
@@ -60,12 +68,11 @@ TEST(SlowMotion, ActedAndPredictedStepsAgree) {
                                       "hgx-h200-8 --model mlp:64-64-64-64-10 --batch 256",
                                       "dgx1-v100 --model cnn:16c3-p2-32c3-a2-10 --batch 64",
                                       "dgx1-v100 --model resnet18:4 --batch 16"}) {
-    const json rows =
-        rows_of(std::string("--predict --modes dp,ddp --devices 2,4 --steps 10 --act-as ") +
-                machine_and_net);
-    const double error = largest_error(rows);
+    const double error =
+        error_of(std::string("--predict --modes dp,ddp --devices 2,4 --steps 10 --act-as ") +
+                 machine_and_net);
     if (std::isnan(error)) GTEST_SKIP() << "the cores were busy: no row could be followed";
-    EXPECT_LT(error, 0.15) << machine_and_net;
+    EXPECT_LT(error, 0.1) << machine_and_net;
   }
 }
 
