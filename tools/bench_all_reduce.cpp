@@ -57,7 +57,7 @@ Bandwidth bandwidth(std::size_t num_bytes, const AllReduceTime& time, int num_ra
   return {algbw, algbw * 2 * (num_ranks - 1) / num_ranks};
 }
 
-// What one rank measured of one size. out_of_place: only with --format nccl-tests.
+// One size, as one rank measured it. out_of_place: only with --format nccl-tests.
 struct Measured {
   std::size_t count = 0;
   AllReduceTime in_place;
@@ -190,12 +190,10 @@ void measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, 
       if (report) {
         show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
       }
+      Measured measured{.count = bytes / size_of(one.dtype())};
       const auto measure = [&](Placement placement) {
-        return measure_all_reduce(one, communicator, device, bytes / size_of(one.dtype()),
-                                  placement);
+        return measure_all_reduce(one, communicator, device, measured.count, placement);
       };
-      Measured measured;
-      measured.count = bytes / size_of(one.dtype());
       if (one.is_nccl_tests()) measured.out_of_place = measure(Placement::out_of_place);
       measured.in_place = measure(Placement::in_place);
       if (!report) continue;

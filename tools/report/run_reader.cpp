@@ -58,8 +58,10 @@ void check_page_fields(const JsonFields& row) {
                                  "comm_bytes_per_device_per_step", "test_accuracy"}) {
     row.optional_number(name);
   }
-  for (const char* const name : {"step_seconds_band", "peak_bytes", "epoch_accuracy"}) {
-    row.numbers(name);
+  for (const char* const name : {"step_seconds_band", "peak_bytes"}) row.numbers(name);
+  const std::vector<double> accuracies = row.numbers("epoch_accuracy");
+  if (std::ranges::any_of(accuracies, [](double share) { return share > 1; })) {
+    row.refuse("epoch_accuracy", "fractions, at most 1");
   }
   row.count_or("iterations", 0);
   if (row.has("verdict")) row.object("verdict").optional_flag("equal");

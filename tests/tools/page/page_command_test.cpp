@@ -81,10 +81,16 @@ TEST_F(PageCommand, FieldsThatCannotBeTrueAreNamed) {
 }
 
 TEST_F(PageCommand, FieldsOfAnotherTypeThanThePageReadsAreNamed) {
-  const std::pair<const char*, const char*> mistakes[] = {
-      {"/date", "-1"},          {"/host/os", "[]"},           {"/config/seed", "{}"},
-      {"/rows/0/losses", "{}"}, {"/rows/0/peak_bytes", "-1"}, {"/rows/0/final_loss", "\"x\""},
-      {"/rows/0/verdict", "1"}, {"/rows/0/iterations", "-1"}, {"/rows/0/test_accuracy", "true"}};
+  const std::pair<const char*, const char*> mistakes[] = {{"/date", "-1"},
+                                                          {"/host/os", "[]"},
+                                                          {"/config/seed", "{}"},
+                                                          {"/rows/0/losses", "{}"},
+                                                          {"/rows/0/peak_bytes", "-1"},
+                                                          {"/rows/0/final_loss", "\"x\""},
+                                                          {"/rows/0/verdict", "1"},
+                                                          {"/rows/0/iterations", "-1"},
+                                                          {"/rows/0/test_accuracy", "true"},
+                                                          {"/rows/0/epoch_accuracy", "[2]"}};
   for (const auto& [field, value] : mistakes) {
     nlohmann::json run_file = nlohmann::json::parse(sample_run().dump());
     run_file[nlohmann::json::json_pointer(field)] = nlohmann::json::parse(value);
