@@ -55,7 +55,7 @@ void LaunchScope::finish(cudaError_t launched) {
 
 namespace {
 
-// What a stream keeps for its kernels.
+// A stream keeps this for its kernels.
 struct Kept {
   std::mutex mutex;  // held to make a part
   std::optional<Workspace> workspace;

@@ -28,8 +28,8 @@ double num_bytes(const Memories& memories) {
   return static_cast<double>(total);
 }
 
-// What a kernel reads and writes, by the types of its arguments: it reads a view of const memory
-// and writes any other; a list that is not const is changed in place.
+// The memory that a kernel reads and writes. The types of its arguments tell: it reads a view of
+// const memory and writes any other; a list that is not const is changed in place.
 struct Accesses {
   Memories reads;
   Memories writes;

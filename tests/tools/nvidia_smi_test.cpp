@@ -1,5 +1,5 @@
-// What Lockstep reads from an nvidia-smi that tells everything, or little, or is missing; and when
-// a measurement on GPUs counts as disturbed.
+// nvidia-smi may tell everything, or little, or be missing: Lockstep reads what there is. Also:
+// when a measurement on GPUs counts as disturbed.
 #include "tools/devices/nvidia_smi.h"
 
 #include <gmock/gmock.h>

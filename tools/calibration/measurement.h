@@ -1,5 +1,5 @@
-// What `lockstep calibrate` measures: one CPU device, alone and with others at work, and
-// all-reduces among several ranks.
+// `lockstep calibrate` measures one CPU device, alone and with others at work, and all-reduces
+// among several ranks.
 #pragma once
 
 #include <cstddef>

@@ -134,7 +134,7 @@ Interval step_time(const std::vector<Span>& spans, std::int64_t sequence, const 
   return time;
 }
 
-// What the rank did during its own step, clipped to `all`, whose begin becomes 0.
+// Returns the spans of the rank during its own step, clipped to `all`, whose begin becomes 0.
 std::vector<Span> spans_inside(const std::vector<Span>& spans, int rank, Interval own,
                                Interval all) {
   std::vector<Span> inside;
