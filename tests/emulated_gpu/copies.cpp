@@ -58,7 +58,6 @@ cudaError_t copy(void* to, const void* from, std::size_t num_bytes, cudaMemcpyKi
     std::shared_ptr<std::vector<char>> staged;
     if (*source == Place::pageable && *target == Place::gpu && !is_capturing(*stream)) {
       staged = std::make_shared<std::vector<char>>(num_bytes);
-      const Visible visible;
       std::memcpy(staged->data(), from, num_bytes);
       from = staged->data();
     }
@@ -92,7 +91,6 @@ using namespace emulated_gpu;
 cudaError_t CUDARTAPI cudaMemcpy(void* dst, const void* src, std::size_t count, cudaMemcpyKind) {
   return api_on_gpu([&] {
     wait_for_gpu(current_gpu(), "cudaMemcpy");
-    const Visible visible;
     std::memcpy(dst, src, count);
     return cudaSuccess;
   });

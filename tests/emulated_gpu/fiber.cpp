@@ -6,14 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
-
 // void emulated_gpu_switch(void** saved_stack_pointer, void* stack_pointer)
 // pushes what the calling convention lets a function keep, changes the stack, and pops it there.
 extern "C" void emulated_gpu_switch(void** saved_stack_pointer, void* stack_pointer);
@@ -57,12 +49,8 @@ emulated_gpu_first_switch:
 namespace emulated_gpu {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-constexpr std::size_t kStackBytes = 512 * 1024;
-#else
-constexpr std::size_t kStackBytes = 128 * 1024;
-#endif
-constexpr std::size_t kGuardBytes = 64 * 1024;  // at least a page on every system
+constexpr std::size_t kStackBytes = 512 * 1024;  // of which a kernel touches a few pages
+constexpr std::size_t kGuardBytes = 64 * 1024;   // at least a page on every system
 
 // The registers that the first emulated_gpu_switch to a new stack pops, and where it then goes.
 void* prepare_stack(void* top, void (*function)(Fiber*), Fiber* fiber) {
@@ -77,61 +65,27 @@ void* prepare_stack(void* top, void (*function)(Fiber*), Fiber* fiber) {
 
 }  // namespace
 
-Fiber::Fiber() {
-#if defined(__SANITIZE_THREAD__)
-  tsan_fiber_ = __tsan_get_current_fiber();
-#endif
-}
-
-Fiber::Fiber(void (*entry)(void*), void* argument)
-    : entry_(entry), argument_(argument), num_stack_bytes_(kStackBytes), owns_stack_(true) {
+Fiber::Fiber(void (*entry)(void*), void* argument) : entry_(entry), argument_(argument) {
   void* memory = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory, kGuardBytes, PROT_NONE) != 0) {
     std::fputs("emulated GPU: no memory for the stack of a thread\n", stderr);
     std::abort();
   }
-  stack_ = static_cast<char*>(memory) + kGuardBytes;
-#if defined(__SANITIZE_ADDRESS__)
-  // An earlier stack may have been here, whose functions never returned.
-  __asan_unpoison_memory_region(stack_, kStackBytes);
-#endif
-  stack_pointer_ = prepare_stack(static_cast<char*>(stack_) + kStackBytes, &Fiber::start, this);
-#if defined(__SANITIZE_THREAD__)
-  tsan_fiber_ = __tsan_create_fiber(0);
-#endif
+  memory_ = memory;
+  stack_pointer_ =
+      prepare_stack(static_cast<char*>(memory) + kGuardBytes + kStackBytes, &Fiber::start, this);
 }
 
 Fiber::~Fiber() {
-  if (!owns_stack_) return;
-#if defined(__SANITIZE_THREAD__)
-  __tsan_destroy_fiber(tsan_fiber_);
-#endif
-  munmap(static_cast<char*>(stack_) - kGuardBytes, kGuardBytes + num_stack_bytes_);
+  if (memory_ != nullptr) munmap(memory_, kGuardBytes + kStackBytes);
 }
 
 void Fiber::switch_from(Fiber& from) {
-  left_ = &from;
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&from.fake_stack_, stack_, num_stack_bytes_);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(tsan_fiber_, 0);
-#endif
   emulated_gpu_switch(&from.stack_pointer_, stack_pointer_);
-#if defined(__SANITIZE_ADDRESS__)
-  const void* bottom = nullptr;
-  __sanitizer_finish_switch_fiber(from.fake_stack_, &bottom, &from.left_->num_stack_bytes_);
-  from.left_->stack_ = const_cast<void*>(bottom);
-#endif
 }
 
 void Fiber::start(Fiber* fiber) {
-#if defined(__SANITIZE_ADDRESS__)
-  const void* bottom = nullptr;
-  __sanitizer_finish_switch_fiber(nullptr, &bottom, &fiber->left_->num_stack_bytes_);
-  fiber->left_->stack_ = const_cast<void*>(bottom);
-#endif
   fiber->entry_(fiber->argument_);
   std::abort();
 }

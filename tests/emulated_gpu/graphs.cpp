@@ -26,7 +26,6 @@ void run_lane(const Program& program, std::size_t lane,
 }
 
 void run(const std::shared_ptr<Program>& program) {
-  const emulated_gpu::Hidden hidden;
   std::vector<std::shared_ptr<emulated_gpu::Mark>> done(program->nodes.size());
   for (auto& mark : done) mark = std::make_shared<emulated_gpu::Mark>();
   for (std::size_t lane = 1; lane <= program->workers.size(); ++lane) {

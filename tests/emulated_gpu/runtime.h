@@ -123,7 +123,6 @@ cudaError_t remember(cudaError_t error);  // for cudaGetLastError
 
 template <typename Body>
 cudaError_t api(Body body) {
-  const Hidden hidden;
   if (is_in_host_function()) return remember(cudaErrorNotPermitted);
   return remember(body());
 }

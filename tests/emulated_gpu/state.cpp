@@ -47,13 +47,11 @@ cudaError_t remember(cudaError_t error) {
 }
 
 void fail_next_kernel(cudaStream_t handle, cudaError_t error) {
-  const Hidden hidden;
   const std::lock_guard lock(state().mutex);
   if (const auto stream = find_stream(handle)) stream->next_kernel_fails = error;
 }
 
 void clear_faults() {
-  const Hidden hidden;
   const std::lock_guard lock(state().mutex);
   for (auto& gpu : state().gpus) gpu->fault = cudaSuccess;
   for (auto& [handle, stream] : state().streams) stream->next_kernel_fails = cudaSuccess;
@@ -62,7 +60,6 @@ void clear_faults() {
 }
 
 void fail_allocations_after(std::size_t num_bytes) {
-  const Hidden hidden;
   const std::lock_guard lock(state().mutex);
   state().num_bytes_until_failure = num_bytes;
 }
@@ -72,7 +69,6 @@ bool has_context(int gpu) {
 }
 
 std::size_t num_allocated_bytes() {
-  const Hidden hidden;
   const std::lock_guard lock(state().mutex);
   std::size_t sum = 0;
   for (const auto& gpu : state().gpus) sum += gpu->num_used_bytes;
@@ -93,7 +89,6 @@ bool is_fault_of_current_gpu(cudaError_t error) {
 }  // namespace
 
 cudaError_t CUDARTAPI cudaGetLastError() {
-  const Hidden hidden;
   const cudaError_t error = last_error();
   // A kernel's damage to its GPU stays the last error.
   if (!is_fault_of_current_gpu(error)) last_error() = cudaSuccess;

@@ -62,7 +62,6 @@ cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<vo
   Gpu& gpu = gpu_of(stream);
   auto unless_failed = [&gpu, work = std::move(work)] {
     if (gpu.fault != cudaSuccess) return;
-    const Visible visible;
     work();
   };
   if (const auto& capture = stream.position.capture) {

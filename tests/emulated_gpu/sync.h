@@ -1,8 +1,4 @@
 // Marks to wait for, and workers that run one task after another.
-//
-// The thread sanitizer is to see the order that CUDA promises, and no more: the locks inside this
-// runtime are hidden from it, so that only a submitted task, a passed mark and a wait for it order
-// what a test's threads and streams do.
 #pragma once
 
 #include <chrono>
@@ -12,27 +8,6 @@
 #include <mutex>
 
 namespace emulated_gpu {
-
-// While one lives, the thread's memory accesses and locks belong to the runtime alone. Nests.
-class Hidden {
- public:
-  Hidden();
-  ~Hidden();
-  Hidden(const Hidden&) = delete;
-  Hidden& operator=(const Hidden&) = delete;
-};
-
-// Inside a Hidden: while one lives, accesses belong to the user, and are visible again.
-class Visible {
- public:
-  Visible();
-  ~Visible();
-  Visible(const Visible&) = delete;
-  Visible& operator=(const Visible&) = delete;
-
- private:
-  int depth_;
-};
 
 // A point that work passes once.
 class Mark {

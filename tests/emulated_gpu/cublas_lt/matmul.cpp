@@ -41,12 +41,9 @@ struct Scalars {
 cublasStatus_t queue(cudaStream_t handle, int gpu, const Problem& problem,
                      const Algorithm& algorithm, Operands operands, void* workspace) {
   Scalars scalars;
-  {
-    const std::size_t size = problem.operation.scale_type == CUDA_R_64F ? 8 : 4;
-    const Visible visible;
-    std::memcpy(&scalars.alpha, operands.alpha, size);
-    std::memcpy(&scalars.beta, operands.beta, size);
-  }
+  const std::size_t size = problem.operation.scale_type == CUDA_R_64F ? 8 : 4;
+  std::memcpy(&scalars.alpha, operands.alpha, size);
+  std::memcpy(&scalars.beta, operands.beta, size);
   load_kernel(&algorithm);
   const std::lock_guard lock(state().mutex);
   const auto stream = find_stream(handle);
@@ -73,7 +70,6 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
     const void* beta, const void* C, cublasLtMatrixLayout_t Cdesc, void* D,
     cublasLtMatrixLayout_t Ddesc, const cublasLtMatmulAlgo_t* algo, void* workspace,
     std::size_t workspaceSizeInBytes, cudaStream_t stream) {
-  const Hidden hidden;
   if (lightHandle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   const auto layout = [](cublasLtMatrixLayout_t handle) {
     return *reinterpret_cast<const Layout*>(handle);

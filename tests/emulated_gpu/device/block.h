@@ -11,17 +11,9 @@ inline void __syncthreads(const char* file = __builtin_FILE(), int line = __buil
   emulated_gpu::device::wait_for_block({file, line});
 }
 
-// The thread sanitizer does not know stand-alone fences, and warns of them where it is on; kernels
-// pass flags on with atomics (atomics.h), which it does know.
-#if defined(__SANITIZE_THREAD__)
-inline void __threadfence() {
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-}
-#else
 inline void __threadfence() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
-#endif
 inline void __threadfence_system() {
   __threadfence();
 }
