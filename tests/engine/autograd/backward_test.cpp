@@ -1,12 +1,9 @@
 // The backward pass on one device: what adds up, what is released, what is an error.
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/autograd/variable.h"
-#include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
 
@@ -17,14 +14,6 @@ std::vector<double> doubled(const Tensor& tensor) {
   std::vector<double> values = tensor.to_vector<double>();
   for (double& value : values) value *= 2;
   return values;
-}
-
-TEST(Backward, OfALeafIsTheGivenGradient) {
-  const Variable x = random_leaf({3}, 1);
-  const Tensor grad = random_tensor({3}, 2);
-  x.backward(grad);
-  expect_close(x.grad(), grad, kExact);
-  EXPECT_FALSE(x.grad().shares_memory_with(grad));
 }
 
 TEST(Backward, MoreElementsNeedAGradient) {
@@ -100,13 +89,6 @@ TEST(Backward, AccumulationNeverWritesIntoMemoryOfSomebodyElse) {
   EXPECT_EQ(grad.to_vector<double>(), (std::vector<double>{1, 1}));
 }
 
-TEST(Backward, AReshapedLeafKeepsItsShape) {
-  const Variable x = random_leaf({2, 3}, 1);
-  sum(add(reshape(x, {6}), reshape(x, {6}))).backward();
-  EXPECT_EQ(x.grad().shape(), (Shape{2, 3}));
-  EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(6, 2.0));
-}
-
 TEST(Backward, AnErrorInANodeReachesTheCaller) {
   const Variable x = random_leaf({2}, 1);
   const Variable y =
@@ -117,41 +99,6 @@ TEST(Backward, AnErrorInANodeReachesTheCaller) {
   EXPECT_FALSE(x.grad().defined());
   sum(x).backward();  // the next pass is as good as new
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{1, 1}));
-}
-
-TEST(Backward, RecordsNothingWhileItRuns) {
-  bool was_enabled = true;
-  Variable x = random_leaf({2}, 1);
-  x.on_grad_ready([&](const Variable&) { was_enabled = grad_enabled(); });
-  sum(x).backward();
-  EXPECT_FALSE(was_enabled);
-  EXPECT_TRUE(grad_enabled());
-}
-
-TEST(Backward, FromEightThreadsOnGraphsOfTheirOwn) {
-  constexpr int kThreads = 8;
-  std::vector<std::vector<double>> results(kThreads);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&results, t] {
-      for (int round = 0; round < 50; ++round) {
-        const Variable x = random_leaf({3}, 1);
-        // Half of the threads start on cpu:1; all use both devices.
-        const Device first = test_device(t % 2);
-        const Device second = test_device(1 - t % 2);
-        const Variable h = to(scale(to(x, first), 2.0), second);
-        sum(multiply(h, scale(h, 1.0 + t))).backward();
-        results[static_cast<std::size_t>(t)] = x.grad().to_vector<double>();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  const std::vector<double> x = random_leaf({3}, 1).value().to_vector<double>();
-  for (int t = 0; t < kThreads; ++t) {
-    std::vector<double> expected;
-    for (const double value : x) expected.push_back(8 * (1.0 + t) * value);
-    expect_close(results[static_cast<std::size_t>(t)], expected, kFloat64);
-  }
 }
 
 }  // namespace

@@ -24,15 +24,6 @@ TEST(GradHook, SeesTheWholeGradientOfALeaf) {
   EXPECT_EQ(seen, (std::vector<Values>{{5, 5}}));
 }
 
-TEST(GradHook, RunsOnceAfterAdding) {
-  Variable x = random_leaf({2}, 1);
-  std::vector<Values> seen;
-  x.on_grad_ready([&](const Variable& leaf) { seen.push_back(leaf.grad().to_vector<double>()); });
-  sum(x).backward();
-  sum(x).backward();
-  EXPECT_EQ(seen, (std::vector<Values>{{1, 1}, {2, 2}}));
-}
-
 TEST(GradHook, SeveralRunInOrderUntilRemoved) {
   Variable x = random_leaf({}, 1);
   std::vector<int> order;
@@ -43,19 +34,6 @@ TEST(GradHook, SeveralRunInOrderUntilRemoved) {
   x.remove_grad_hook(second);
   scale(x, 2.0).backward();
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 1, 3}));
-}
-
-TEST(GradHook, LaterLayersAreReadyFirst) {
-  std::vector<Variable> weights;
-  std::vector<int> order;
-  for (int i = 0; i < 4; ++i) {
-    weights.push_back(random_leaf({3, 3}, static_cast<std::uint64_t>(i)));
-    weights.back().on_grad_ready([&order, i](const Variable&) { order.push_back(i); });
-  }
-  Variable h(random_tensor({2, 3}, 9));
-  for (const Variable& weight : weights) h = linear(h, weight, {}, Activation::tanh);
-  sum(h).backward();
-  EXPECT_EQ(order, (std::vector<int>{3, 2, 1, 0}));
 }
 
 TEST(GradHook, MayRunABackwardOverSeveralDevices) {

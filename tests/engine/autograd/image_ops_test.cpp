@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/autograd/ops/images.h"
-#include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
 
@@ -26,16 +25,6 @@ TEST(ImageGradients, Conv2d) {
           [&](const Variables& in) { return conv2d(in[0], in[1], in[2], options, activation); },
           {random_leaf({2, 5, 4, 3}, 1), random_leaf({4, 3, 3, 3}, 2), random_leaf({4}, 3)});
     }
-  }
-}
-
-TEST(ImageGradients, Conv2dOfOnePixelWithoutBias) {
-  for (const std::size_t stride : {1u, 2u}) {
-    expect_gradients_match(
-        [&](const Variables& in) {
-          return conv2d(in[0], in[1], {}, {stride, 0});
-        },
-        {random_leaf({2, 5, 4, 3}, 1), random_leaf({4, 1, 1, 3}, 2)});
   }
 }
 

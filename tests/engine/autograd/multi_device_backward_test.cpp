@@ -9,7 +9,6 @@
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/core/thread_context.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
@@ -74,16 +73,6 @@ TEST(MultiDeviceBackward, DevicesWorkAtTheSameTime) {
   sum(total).backward();
   EXPECT_EQ(num_met, kDevices);
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{3, 3, 3}));
-}
-
-TEST(MultiDeviceBackward, AHookSeesTheWholeSumOnce) {
-  Variable x = random_leaf({2}, 1);
-  std::vector<std::vector<double>> seen;
-  x.on_grad_ready([&](const Variable& leaf) { seen.push_back(leaf.grad().to_vector<double>()); });
-  Variable total = scale(x, 1.0);
-  for (int i = 1; i <= 4; ++i) total = add(total, to(scale(to(x, cpu(i)), 1.0), cpu(0)));
-  sum(total).backward();
-  EXPECT_EQ(seen, (std::vector<std::vector<double>>{{5, 5}}));
 }
 
 TEST(MultiDeviceBackward, AnErrorOfAnotherDeviceEndsTheCall) {

@@ -100,13 +100,5 @@ TEST(OpErrors, BatchNormNeedsTwoRowsOrStatistics) {
   });
 }
 
-TEST(OpErrors, DropoutProbabilityIsBetweenZeroAndOne) {
-  for (const double probability : {-0.1, 1.1}) {
-    expect_error(ErrorCode::Usage, "dropout probability has to be between 0 and 1", [&] {
-      dropout(constant({2, 2}), probability, 1, 1);
-    });
-  }
-}
-
 }  // namespace
 }  // namespace lockstep::testing

@@ -1,6 +1,5 @@
 // A tensor that forward saved must not have changed when backward uses it: every operation says so,
 // and says nothing where the values do not matter.
-#include "engine/autograd/node.h"
 
 #include <gtest/gtest.h>
 
@@ -14,30 +13,6 @@
 
 namespace lockstep::testing {
 namespace {
-
-TEST(TensorVersion, CountsChangesThroughEveryViewOfTheMemory) {
-  const Tensor tensor = Tensor::empty({4, 2}, DType::float32, Device{});
-  EXPECT_EQ(tensor.version(), 0u);
-  tensor.fill(1);
-  EXPECT_EQ(tensor.version(), 1u);
-  tensor.rows(1, 2).fill(2);
-  tensor.reshape({8}).copy_from(Tensor::zeros({8}, DType::float32, Device{}));
-  EXPECT_EQ(tensor.version(), 3u);
-  tensor.host<float>()[0] = 1;
-  EXPECT_EQ(tensor.rows(0, 1).version(), 4u);
-}
-
-TEST(TensorVersion, DoesNotCountWhatOnlyReads) {
-  const Tensor tensor = Tensor::zeros({4, 2}, DType::float32, Device{});
-  const std::uint64_t before = tensor.version();
-  EXPECT_EQ(tensor.host<const float>()[7], 0.0f);
-  tensor.to_vector<double>();
-  tensor.clone();
-  tensor.to(DType::float64);
-  tensor.rows(0, 1).reshape({2});
-  Tensor::zeros({4, 2}, DType::float32, Device{}).copy_from(tensor);
-  EXPECT_EQ(tensor.version(), before);
-}
 
 TEST(SavedTensor, ChangedBeforeBackwardIsNamed) {
   const Variable x(Tensor::full({3}, 2.0, DType::float64), RequiresGrad::yes);

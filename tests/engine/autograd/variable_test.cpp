@@ -78,12 +78,6 @@ TEST(Variable, DetachSharesTheValueAndCutsTheGraph) {
   EXPECT_TRUE(cut.is_leaf());
 }
 
-TEST(Variable, ALeafsValueCanBeReplaced) {
-  Variable leaf = random_leaf({3}, 1);
-  leaf.set_value(Tensor::zeros({2}, DType::float64));
-  EXPECT_EQ(leaf.value().to_vector<double>(), (std::vector<double>{0, 0}));
-}
-
 TEST(Variable, RefusesValuesAndGradientsThatDoNotFit) {
   Variable leaf = random_leaf({3}, 1);
   Variable result = scale(leaf, 2.0);

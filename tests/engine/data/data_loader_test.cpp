@@ -216,13 +216,6 @@ std::vector<std::vector<std::int64_t>> loop(DataLoader& loader) {
   return result;
 }
 
-TEST(DataLoader, ALoopOverItIsAnEpoch) {
-  DataLoader loader(*make_rows(5), {.batch = 2, .device = test_device()});
-  using Labels = std::vector<std::int64_t>;
-  EXPECT_THAT(loop(loader), ElementsAre(Labels{0, 1}, Labels{2, 3}, Labels{0}));
-  EXPECT_EQ(loop(loader).size(), 3u);
-}
-
 TEST(DataLoader, EachLoopIsTheNextEpoch) {
   const BatchOptions options{.batch = 3, .shuffle = true, .seed = 1, .device = test_device()};
   DataLoader loader(make_rows(12), options), other(make_rows(12), options);
@@ -237,18 +230,6 @@ TEST(DataLoader, EachLoopIsTheNextEpoch) {
     break;  // the rest of epoch 1 is left out
   }
   EXPECT_EQ(loop(other), loop(loader));
-}
-
-TEST(DataLoader, CutsTheShardOfARank) {
-  DataLoader loader(make_rows(8),
-                    {.batch = 4, .rank = 1, .world_size = 2, .device = test_device()});
-  using Labels = std::vector<std::int64_t>;
-  EXPECT_THAT(loop(loader), ElementsAre(Labels{2, 3}, Labels{2, 3}));
-  expect_error(ErrorCode::Usage, "rank 2 of 2", [] {
-    DataLoader(make_rows(8), {.rank = 2, .world_size = 2, .device = test_device()});
-  });
-  expect_error(ErrorCode::Usage, "batch 0",
-               [] { DataLoader(make_rows(8), {.batch = 0, .device = test_device()}); });
 }
 
 }  // namespace

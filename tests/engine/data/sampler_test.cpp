@@ -108,14 +108,6 @@ TEST(EpochOrder, OfATextDrawsWhereWindowsBegin) {
   EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), order.begin()));
 }
 
-TEST(TorchBatches, DealTheWindowsOfAText) {
-  SamplerOptions options{.num_samples = 10, .batch_size = 8, .world_size = 4, .rank = 2};
-  options.windows = {.length = 5, .num_starts = 40};
-  const auto order = epoch_order(10, 0, 0, Shuffle::on, options.windows);
-  EXPECT_THAT(torch_batches(options, 0),
-              ElementsAre(BatchShard{{order[2], order[6]}, 8, 4}, BatchShard{{order[0]}, 4, 2}));
-}
-
 TEST(Samplers, RefuseRanksAndBatchesThatCannotBe) {
   expect_error(ErrorCode::Usage, "rank 4 is outside [0, 3]", [] { unshuffled(10, 4, 4); });
   expect_error(ErrorCode::Usage, "at least 1 rank", [] { unshuffled(10, 0, 0); });

@@ -52,12 +52,5 @@ TEST(Accuracy, LeavesEveryModuleInItsMode) {
   EXPECT_TRUE(model[1].is_training());
 }
 
-TEST(Accuracy, CopiesRowsToTheModelsDevice) {
-  Linear model(2, 2);
-  model.to(test_device(1));
-  EXPECT_LE(accuracy(model, Tensor::zeros({1, 2}), labels({0})), 1);
-  EXPECT_EQ(model.weight().device(), test_device(1));
-}
-
 }  // namespace
 }  // namespace lockstep::nn

@@ -23,7 +23,6 @@ using lockstep::testing::expect_close;
 using lockstep::testing::expect_error;
 using lockstep::testing::kExact;
 using lockstep::testing::kFloat32;
-using lockstep::testing::random_tensor;
 using lockstep::testing::TempFolder;
 using lockstep::testing::test_device;
 
@@ -53,30 +52,6 @@ TEST(Gpt, HasHuggingFacesNames) {
                   "transformer.h.0.attn.c_attn.weight", "transformer.h.0.attn.c_proj.bias",
                   "transformer.h.1.ln_2.bias", "transformer.h.1.mlp.c_fc.weight",
                   "transformer.h.1.mlp.c_proj.weight", "transformer.ln_f.bias"}));
-}
-
-TEST(Gpt, Gpt2HasItsNumberOfParameters) {
-  const ModelSpec spec = parse_model("gpt2");
-  EXPECT_EQ(count_parameters(spec, {{1024}, 50257}), 124'439'808);
-  EXPECT_EQ(count_parameters(parse_model("gpt2-medium"), {{1024}, 50257}), 354'823'168);
-}
-
-// The tables and the weights of products decay in training; these are the matrices.
-TEST(Gpt, CountsMatricesAndVectors) {
-  GptParameterCounts expected;
-  for (const Variable& parameter : small().parameters()) {
-    const bool is_matrix = parameter.shape().num_dims() == 2;
-    const auto elements = static_cast<double>(parameter.value().num_elements());
-    ++(is_matrix ? expected.matrices : expected.vectors);
-    (is_matrix ? expected.matrix_elements : expected.vector_elements) += elements;
-  }
-  GptOptions options = kSmall;
-  options.vocabulary = padded_vocabulary(kSmall.vocabulary);
-  const GptParameterCounts counts = count_parameters(options);
-  EXPECT_EQ(counts.matrices, expected.matrices);
-  EXPECT_EQ(counts.vectors, expected.vectors);
-  EXPECT_EQ(counts.matrix_elements, expected.matrix_elements);
-  EXPECT_EQ(counts.vector_elements, expected.vector_elements);
 }
 
 TEST(Gpt, Gpt2HasTheDecayGroupsOfBuildNanoGpt) {

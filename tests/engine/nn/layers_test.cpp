@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
@@ -17,16 +17,7 @@ using lockstep::testing::expect_error;
 using lockstep::testing::kExact;
 using lockstep::testing::kFloat64;
 using lockstep::testing::random_tensor;
-
-TEST(Linear, ComputesXTimesWeightTransposedPlusBias) {
-  Rng rng(1);
-  Linear layer(3, 2, rng, {Bias::yes, DType::float64});
-  layer.parameters()[0].value().copy_from(
-      Tensor::from(std::vector<double>{1, 2, 3, 4, 5, 6}, {2, 3}));
-  layer.parameters()[1].value().copy_from(Tensor::from(std::vector<double>{10, 20}, {2}));
-  const Variable y = layer(Variable(Tensor::from(std::vector<double>{1, 0, -1}, {1, 3})));
-  EXPECT_EQ(y.value().to_vector<double>(), (std::vector<double>{8, 18}));
-}
+using lockstep::testing::test_device_type;
 
 TEST(Linear, StartsUniformWithinPyTorchsBounds) {
   Rng rng(1);
@@ -57,13 +48,22 @@ TEST(Linear, NeedsPositiveSizesAndAFittingInput) {
   });
 }
 
-TEST(Activations, EqualTheirOperations) {
-  const Variable x(random_tensor({3, 4}, 1));
-  expect_close(ReLU()(x).value(), relu(x).value(), kExact);
-  expect_close(Tanh()(x).value(), lockstep::tanh(x).value(), kExact);
-  expect_close(Sigmoid()(x).value(), sigmoid(x).value(), kExact);
-  expect_close(GELU()(x).value(), gelu(x, Activation::gelu_erf).value(), kExact);
-  expect_close(GELU(GeluForm::tanh)(x).value(), gelu(x, Activation::gelu_tanh).value(), kExact);
+// torch.relu, F.gelu(x), F.gelu(x, approximate='tanh'), torch.tanh and torch.sigmoid of this x.
+TEST(Activations, HavePyTorchsValues) {
+  const Variable x(Tensor::from(std::vector<double>{-2.0, -0.5, 0.25, 1.5}, {4}));
+  expect_close(ReLU()(x).value(), {0.0, 0.0, 0.25, 1.5}, kFloat64);
+  expect_close(GELU()(x).value(),
+               {-0.04550026389635842, -0.15426876936299344, 0.14967658142073093, 1.399789198096713},
+               kFloat64);
+  expect_close(GELU(GeluForm::tanh)(x).value(),
+               {-0.04540230591222494, -0.15428599017485606, 0.149675350701685, 1.3995715769802328},
+               kFloat64);
+  expect_close(Tanh()(x).value(),
+               {-0.9640275800758169, -0.46211715726000974, 0.24491866240370913, 0.9051482536448664},
+               kFloat64);
+  expect_close(Sigmoid()(x).value(),
+               {0.11920292202211755, 0.3775406687981454, 0.5621765008857981, 0.8175744761936437},
+               kFloat64);
 }
 
 // An input of four dimensions is images: image_ops_test.cpp has their order.
@@ -110,6 +110,71 @@ TEST(BatchNorm1d, TrainsThenEvaluatesAsPyTorch) {
                kFloat64);
   expect_close(layer.buffers()[1], std::vector<double>{1.6675, 5.873333333333334}, kFloat64);
   EXPECT_EQ(layer.buffers()[2].item(), 2);
+}
+
+// --- Sequential, and the fusion of Linear with the activation after it
+
+const LinearOptions kWide{Bias::yes, DType::float64};
+
+std::vector<std::shared_ptr<Module>> layers() {
+  Rng rng(1);
+  return {std::make_shared<Linear>(3, 5, rng, kWide),
+          std::make_shared<GELU>(),
+          std::make_shared<Linear>(5, 4, rng, kWide),
+          std::make_shared<Linear>(4, 2, rng, kWide),
+          std::make_shared<Tanh>(),
+          std::make_shared<Sigmoid>()};
+}
+
+// A stack in which every activation but the last lies between two Linears.
+std::vector<std::shared_ptr<Module>> stack() {
+  Rng rng(7);
+  return {std::make_shared<Linear>(3, 5, rng, kWide), std::make_shared<ReLU>(),
+          std::make_shared<Linear>(5, 9, rng, kWide), std::make_shared<GELU>(GeluForm::tanh),
+          std::make_shared<Linear>(9, 4, rng, kWide), std::make_shared<Sigmoid>(),
+          std::make_shared<Linear>(4, 6, rng, kWide), std::make_shared<GELU>(),
+          std::make_shared<Linear>(6, 2, rng, kWide), std::make_shared<Tanh>()};
+}
+
+TEST(Sequential, EqualsItsLayersOneByOne) {
+  for (const auto& modules : {layers(), stack()}) {
+    Sequential model(modules);
+    const Variable x(random_tensor({4, 3}, 1), RequiresGrad::yes);
+    const Tensor direction = random_tensor({4, 2}, 2);
+    const Variable fused = model(x);
+    fused.backward(direction);
+    std::vector<Tensor> grads{x.grad()};
+    for (const Variable& parameter : model.parameters()) grads.push_back(parameter.grad());
+    model.zero_grad();
+    Variable(x).clear_grad();
+    Variable y = x;
+    for (std::size_t i = 0; i < model.size(); ++i) y = model[i](y);
+    y.backward(direction);
+    // A GPU's library may sum in another order where it does more in one kernel.
+    const auto tolerance = test_device_type() == DeviceType::cpu ? kExact : kFloat64;
+    expect_close(fused.value(), y.value(), tolerance);
+    expect_close(grads[0], x.grad(), tolerance);
+    for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+      expect_close(grads[i + 1], model.parameters()[i].grad(), tolerance);
+    }
+  }
+}
+
+TEST(Sequential, AFrozenLayerPassesItsGradientOn) {
+  Sequential model(stack());
+  Sequential frozen(stack());
+  for (const char* name : {"2.weight", "2.bias", "6.weight"}) {
+    for (auto& [its_name, parameter] : frozen.named_parameters()) {
+      if (its_name == name) Variable(parameter).set_requires_grad(RequiresGrad::no);
+    }
+  }
+  const Variable x(random_tensor({4, 3}, 1));
+  const Tensor direction = random_tensor({4, 2}, 2);
+  model(x).backward(direction);
+  frozen(x).backward(direction);
+  EXPECT_EQ(frozen[0].parameters()[0].grad().to_vector<double>(),
+            model[0].parameters()[0].grad().to_vector<double>());
+  EXPECT_FALSE(frozen[2].parameters()[0].grad().defined());
 }
 
 }  // namespace

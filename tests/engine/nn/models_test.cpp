@@ -5,7 +5,6 @@
 
 #include "engine/nn/image_layers.h"
 #include "engine/nn/state_dict.h"
-#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
@@ -45,14 +44,6 @@ TEST(Models, EachTakesTheImagesOfEachDataSet) {
       EXPECT_EQ(output_of(text, data), (Shape{2, 10})) << text;
       require_model_fits(text, data, "data");
     }
-  }
-}
-
-TEST(Models, ALenetHasItsWeightsForSmallerImages) {
-  const auto large = state_dict(*make_model("lenet", kFashion, 3));
-  const auto small = state_dict(*make_model("lenet", kDigits, 3));
-  for (std::size_t i = 0; i < large.size(); ++i) {
-    EXPECT_EQ(large[i].second.to_vector<float>(), small[i].second.to_vector<float>());
   }
 }
 
@@ -109,6 +100,42 @@ TEST(Models, AMisfitSaysWhatFits) {
       [] { require_model_fits("cnn:4c3-p2-p2-p4-10", kDigits, "digits"); });
   expect_error(ErrorCode::Usage, "'cnn:4c3-8' gives 8 outputs, but digits has 10 classes",
                [] { require_model_fits("cnn:4c3-8", kDigits, "digits"); });
+}
+
+TEST(ParseMlp, ReadsSizesAndActivation) {
+  const MlpSpec spec = parse_mlp("mlp:784-256-10");
+  EXPECT_EQ(spec.sizes, (std::vector<std::size_t>{784, 256, 10}));
+  EXPECT_EQ(spec.activation, Activation::relu);
+  EXPECT_EQ(parse_mlp("mlp:4-2").sizes, (std::vector<std::size_t>{4, 2}));
+  EXPECT_EQ(parse_mlp("mlp:4-2:relu").activation, Activation::relu);
+  EXPECT_EQ(parse_mlp("mlp:4-2:gelu").activation, Activation::gelu_erf);
+  EXPECT_EQ(parse_mlp("mlp:4-2:tanh").activation, Activation::tanh);
+}
+
+TEST(ParseMlp, SaysWhatIsAllowed) {
+  const std::string allowed = "allowed is mlp:IN-HIDDEN-...-OUT[:relu|gelu|tanh]";
+  for (const char* text :
+       {"", "cnn", "mlp", "mlp:", "mlp:784", "mlp:784-", "mlp:-10", "mlp:784--10", "mlp:784-0-10",
+        "mlp:784-x-10", "mlp:784-1.5-10", "mlp:784-10:swish", "mlp:784-10:", "mlp:784-10:relu:relu",
+        "MLP:784-10", "mlp:4 -2", "mlp:99999999999999999999-2"}) {
+    SCOPED_TRACE(text);
+    expect_error(ErrorCode::Usage, allowed, [&] { parse_mlp(text); });
+    expect_error(ErrorCode::Usage, fmt::format("'{}'", text), [&] { parse_mlp(text); });
+  }
+  expect_error(ErrorCode::Usage, "'swish' is not an activation",
+               [] { parse_mlp("mlp:784-10:swish"); });
+}
+
+TEST(MakeMlp, NamesItsLayersAsPyTorchsSequentialDoes) {
+  const auto model = make_mlp("mlp:4-3-3-2:gelu", 1);
+  EXPECT_EQ(model->to_string(), R"(Sequential(
+  (0): Linear(in_features=4, out_features=3, bias=True)
+  (1): GELU(approximate='none')
+  (2): Linear(in_features=3, out_features=3, bias=True)
+  (3): GELU(approximate='none')
+  (4): Linear(in_features=3, out_features=2, bias=True)
+))");
+  EXPECT_EQ(model->named_parameters()[2].first, "2.weight");
 }
 
 }  // namespace
