@@ -99,27 +99,6 @@ TYPED_TEST(Loss, CrossEntropyOfNoRowsHasNoMean) {
   EXPECT_TRUE(std::isnan(c.loss.value()));
 }
 
-TYPED_TEST(Loss, CrossEntropyHasTheSameBitsEveryTime) {
-  using T = TypeParam;
-  const CrossEntropy<T> c(random_grid<T>(8192, 10, 0, 1), Labels(8192, 3), Reduction::mean);
-  std::vector<T> losses;
-  for (int i = 0; i < 3; ++i) {
-    c.forward(stream_with(2), c.probabilities);
-    losses.push_back(c.loss.value());
-  }
-  EXPECT_EQ(losses, std::vector<T>(3, losses[0]));
-}
-
-TYPED_TEST(Loss, CrossEntropyGivesInfinityForAnImpossibleLabel) {
-  using T = TypeParam;
-  Grid<T> logits(1, 3);
-  logits.values = {T(-kInfinity), 1, 2};
-  const CrossEntropy<T> c(logits, {0});
-  c.forward(stream(), c.probabilities);
-  EXPECT_EQ(double(c.loss.value()), kInfinity);
-  EXPECT_EQ(c.probabilities.content()[0], T(0));
-}
-
 TYPED_TEST(Loss, CrossEntropyKeepsNaNInItsRow) {
   using T = TypeParam;
   for (const std::size_t classes : {7u, 40u, 300u, 1500u}) {
