@@ -44,22 +44,6 @@ TEST(ByteSource, RecognisesGzipByContentNotByName) {
   EXPECT_EQ(read_all(folder / "zipped", 1'000'000), content);
 }
 
-TEST(ByteSource, ReadsEmptyAndTinyFiles) {
-  const TempFolder folder;
-  write_text(folder / "empty", "");
-  write_text(folder / "one", "\x1f");
-  write_text(folder / "zipped", gzip_bytes(""));
-  EXPECT_EQ(read_all(folder / "empty"), "");
-  EXPECT_EQ(read_all(folder / "one"), "\x1f");
-  EXPECT_EQ(read_all(folder / "zipped"), "");
-}
-
-TEST(ByteSource, ReadsConcatenatedGzipMembersAsOneFile) {
-  const TempFolder folder;
-  write_text(folder / "two", gzip_bytes("first ") + gzip_bytes("second"));
-  EXPECT_EQ(read_all(folder / "two"), "first second");
-}
-
 TEST(ByteSource, ReportsGzipThatIsCutAnywhere) {
   const TempFolder folder;
   const std::string whole = gzip_bytes("some content that compresses a little, a little, a little");

@@ -49,26 +49,11 @@ TEST(ParseDataset, RefusesSyntheticSizesBeyondTheMemory) {
   }
 }
 
-TEST(LoadDataset, CutsTheDigitsAfterRow1499) {
-  const Dataset dataset = load_dataset(parse_dataset("digits"), "nowhere", 0);
-  EXPECT_EQ(dataset.train.num_rows(), 1500u);
-  EXPECT_EQ(dataset.test.num_rows(), 297u);
-}
-
 TEST(LoadDataset, MakesSyntheticTestRowsThatContinueTheTrainingRows) {
   const Dataset dataset = load_dataset(parse_dataset("synthetic:100x8x3"), "nowhere", 4);
   EXPECT_EQ(dataset.train.features, make_synthetic_rows({100, 8, 3}, 0, 4).features);
   EXPECT_EQ(dataset.test.features, make_synthetic_rows({20, 8, 3}, 100, 4).features);
   EXPECT_EQ(load_dataset(parse_dataset("synthetic:3x8x3"), "", 4).test.num_rows(), 1u);
-}
-
-TEST(LoadDataset, HasImagesWhereRowsAreImages) {
-  const auto shape_of = [](const char* text) {
-    return load_dataset(parse_dataset(text), "nowhere", 0).train.image_shape();
-  };
-  EXPECT_EQ(shape_of("digits"), (Shape{8, 8, 1}));
-  EXPECT_EQ(shape_of("synthetic:10x8x6x3x5"), (Shape{8, 6, 3}));
-  EXPECT_EQ(shape_of("synthetic:10x8x5").num_dims(), 0u);
 }
 
 void write_small_mnist(const std::filesystem::path& folder, char first_pixel) {

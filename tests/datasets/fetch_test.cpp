@@ -75,13 +75,6 @@ class FetchScript : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(FetchScript, RefusesUnknownNamesWithItsUsage) {
-  for (const char* name : {"imagenet", ""}) {
-    EXPECT_EQ(fetch(name), 2);
-    EXPECT_THAT(output(), HasSubstr("usage: datasets/fetch.sh mnist|fashion-mnist|cifar10"));
-  }
-}
-
 TEST_F(FetchScript, FailsInOneLineWhenNothingCanBeDownloaded) {
   for (const char* name : {"mnist", "fashion-mnist"}) {
     EXPECT_EQ(fetch(name), 1);
