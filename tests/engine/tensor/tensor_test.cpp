@@ -1,4 +1,4 @@
-// Tensors: how they are made, what they are, which views exist.
+// Tensors: how they are made, what they are, views, copies, and the checks that operations share.
 #include "engine/tensor/tensor.h"
 
 #include <gtest/gtest.h>
@@ -26,14 +26,6 @@ TEST(Tensor, KnowsItsShapeTypeDeviceAndSize) {
   EXPECT_EQ(tensor.num_bytes(), 1200u);
   EXPECT_EQ(tensor.device(), kOther);
   EXPECT_EQ(describe(tensor), on_test_device("Tensor[30, 5] float64 on cpu:1"));
-}
-
-TEST(Tensor, FillsWithAValueOfItsType) {
-  EXPECT_EQ(Tensor::full({3}, 2.5).to_vector<float>(), (std::vector<float>{2.5f, 2.5f, 2.5f}));
-  EXPECT_EQ(Tensor::full({2}, 7, DType::int64).to_vector<std::int64_t>(),
-            (std::vector<std::int64_t>{7, 7}));
-  EXPECT_EQ(Tensor::zeros({2}, DType::uint8).to_vector<std::int32_t>(),
-            (std::vector<std::int32_t>{0, 0}));
 }
 
 TEST(Tensor, AScalarHasNoDimensionsAndOneElement) {
@@ -102,15 +94,6 @@ TEST(TensorView, RowsShareMemory) {
   EXPECT_TRUE(all.rows(1, 3).shares_memory_with(middle));
 }
 
-TEST(TensorView, KeepsTheMemoryAlive) {
-  Tensor view;
-  {
-    const Tensor all = counting(4, 3);
-    view = all.rows(2, 4);
-  }
-  EXPECT_EQ(view.to_vector<std::int32_t>(), (std::vector<std::int32_t>{6, 7, 8, 9, 10, 11}));
-}
-
 TEST(TensorView, ReshapeSharesMemory) {
   const Tensor all = counting(4, 3);
   const Tensor other = all.reshape({2, 6});
@@ -122,12 +105,6 @@ TEST(TensorView, ReshapeSharesMemory) {
 TEST(TensorView, SliceCountsInElements) {
   const Tensor slice = counting(4, 3).slice(5, {2, 2});
   EXPECT_EQ(slice.to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, 6, 7, 8}));
-}
-
-TEST(TensorView, OfAViewCountsFromTheView) {
-  const Tensor all = counting(6, 2);
-  EXPECT_EQ(all.rows(1, 5).rows(1, 3).slice(1, {2}).to_vector<std::int32_t>(),
-            (std::vector<std::int32_t>{5, 6}));
 }
 
 TEST(TensorView, OutsideTheTensorIsAnError) {
@@ -199,6 +176,69 @@ TEST(DefaultDevice, StaysAsItIsWhenTheNewOneDoesNotExist) {
   expect_error(ErrorCode::Device, "cpu:64 does not exist",
                [] { set_default_device(test_device(64)); });
   EXPECT_EQ(default_device(), test_device());
+}
+
+// --- copies, values read, and checks
+
+TEST(TensorCopy, CloneHasMemoryOfItsOwn) {
+  const Tensor tensor = Tensor::full({3}, 1.0);
+  const Tensor copy = tensor.clone();
+  tensor.fill(2.0);
+  EXPECT_EQ(copy.to_vector<std::int32_t>(), (std::vector<std::int32_t>{1, 1, 1}));
+}
+
+TEST(TensorCopy, ToAnotherDeviceCopiesAndToTheSameDoesNot) {
+  const Tensor tensor = random_tensor({3, 4}, 1);
+  const Tensor there = tensor.to(kOther);
+  EXPECT_EQ(there.device(), kOther);
+  expect_close(there, tensor, kExact);
+  EXPECT_FALSE(there.shares_memory_with(tensor));
+  EXPECT_TRUE(tensor.to(test_device()).shares_memory_with(tensor));
+}
+
+TEST(TensorCopy, FromAnotherDeviceIntoAView) {
+  const Tensor target = Tensor::zeros({3, 2});
+  target.rows(1, 2).copy_from(Tensor::full({1, 2}, 5.0, DType::float32, kOther));
+  EXPECT_EQ(target.to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 0, 5, 5, 0, 0}));
+}
+
+TEST(TensorCopy, NeedsTheSameShapeAndType) {
+  const Tensor target = Tensor::zeros({3});
+  expect_error(ErrorCode::Shape, "[copy] shapes [3] and [2] differ",
+               [&] { target.copy_from(Tensor::zeros({2})); });
+  expect_error(ErrorCode::DType, "[copy] all tensors must have one dtype, found float32 and int64",
+               [&] { target.copy_from(Tensor::zeros({3}, DType::int64)); });
+}
+
+TEST(TensorRead, ItemNeedsExactlyOneElement) {
+  EXPECT_EQ(Tensor::full({1, 1}, 4.0).item(), 4.0);
+  expect_error(ErrorCode::Shape, "[item] needs exactly 1 element, found shape [2]",
+               [] { Tensor::zeros({2}).item(); });
+}
+
+TEST(TensorRead, HostElementsNeedTheRightType) {
+  const Tensor tensor = Tensor::full({2}, 1.0, DType::float32, Device{});
+  tensor.host<float>()[1] = 9.0f;
+  EXPECT_EQ(tensor.to_vector<std::int32_t>(), (std::vector<std::int32_t>{1, 9}));
+  expect_error(ErrorCode::DType, "[host] the tensor has dtype float32, asked for float64",
+               [&] { tensor.host<double>(); });
+}
+
+TEST(TensorChecks, NameTheOperationAndTheFirstTwoThatDiffer) {
+  const Tensor a = Tensor::zeros({2});
+  const Tensor b = Tensor::zeros({2}, DType::float32, kOther);
+  const Tensor c = Tensor::zeros({2}, DType::float64);
+  const Tensor none;
+  require_same_device("op", {&a, &none, &c});
+  require_same_dtype("op", {&a, &none, &b});
+  expect_error(ErrorCode::Device,
+               "[op] all tensors must be on one device, found cpu:0 and cpu:1; move one", [&] {
+                 require_same_device("op", {&none, &a, &b});
+               });
+  expect_error(ErrorCode::DType, "[op] all tensors must have one dtype, found float32 and float64",
+               [&] {
+                 require_same_dtype("op", {&a, &c});
+               });
 }
 
 }  // namespace
