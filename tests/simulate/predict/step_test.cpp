@@ -33,13 +33,6 @@ PredictedStep predict(const std::string& topology_name, std::size_t devices, Str
   return predict_step(network, work, options);
 }
 
-TEST(Step, OfOneDeviceIsItsWork) {
-  const PredictedStep step = predict("dgx1-v100", 1, Strategy::single);
-  EXPECT_NEAR(step.step_seconds, 61e-3, 1e-12);
-  EXPECT_NEAR(step.busy_fraction, 1, 1e-9);
-  EXPECT_EQ(step.comm_bytes_per_device, 0);
-}
-
 TEST(Step, OfMicroBatchesSendsGradientsWithTheLast) {
   const Topology topology = find_topology("dgx-a100");
   Network network(topology);
@@ -52,16 +45,6 @@ TEST(Step, OfMicroBatchesSendsGradientsWithTheLast) {
   EXPECT_NEAR(four.breakdown.exposed_comm, one.breakdown.exposed_comm, 1e-4);
   EXPECT_NEAR(four.step_seconds - four.breakdown.wait - (one.step_seconds - one.breakdown.wait),
               3 * 60e-3, 1e-3);
-}
-
-TEST(Step, AConvolutionReadsItsImagesToo) {
-  const DeviceProfile device = find_topology("dgx1-v100").device;
-  LayerShape conv{256 * 26 * 26, 9, 20};  // 3 x 3 patches of one channel: little arithmetic
-  const double dense = forward_seconds(device, conv);
-  conv.image_bytes = 256 * 4.0 * (28 * 28 + 26 * 26 * 20);
-  const double bytes = conv.parameter_bytes() + conv.image_bytes;
-  EXPECT_NEAR(forward_seconds(device, conv), traffic_seconds(device, bytes), 1e-12);
-  EXPECT_GT(forward_seconds(device, conv), 1.2 * dense);
 }
 
 TEST(Step, OfDdpWaitsForRunningStatistics) {
@@ -96,17 +79,6 @@ TEST(Step, OverlapHidesWhatBucketsAllow) {
   EXPECT_LT(buckets.breakdown.exposed_comm, 0.5 * at_the_end.breakdown.exposed_comm);
   EXPECT_GT(buckets.breakdown.overlapped_comm, 0);
   EXPECT_EQ(at_the_end.breakdown.overlapped_comm, 0);
-}
-
-TEST(Step, DataParallelIsSlowerThanBuckets) {
-  double last = 0;
-  for (const std::size_t devices : {2, 4, 8}) {
-    const double seconds =
-        predict("titanx-maxwell-dual-root-8", devices, Strategy::data_parallel).step_seconds;
-    EXPECT_GT(seconds, last);
-    EXPECT_GT(seconds, predict("titanx-maxwell-dual-root-8", devices, Strategy::ddp).step_seconds);
-    last = seconds;
-  }
 }
 
 TEST(Step, WaitsForTheSlowestOfMoreDevices) {

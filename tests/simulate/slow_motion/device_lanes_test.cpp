@@ -44,25 +44,6 @@ TEST(DeviceLanes, ALaneThatEndsLeavesItsSpeed) {
   EXPECT_EQ(device.finish(Lane::comm), 104);
 }
 
-TEST(DeviceLanes, WorkBeforeTheOtherIsNotSlowedDown) {
-  Unpaced device;
-  device.begin(Lane::compute, 0, 10);
-  device.begin(Lane::comm, 30, 8);
-  EXPECT_EQ(device.finish(Lane::comm), 38);
-  EXPECT_EQ(device.finish(Lane::compute), 10);
-}
-
-TEST(DeviceLanes, ReachedIsTheEndOfTheLastWork) {
-  Unpaced device;
-  device.begin(Lane::compute, 7, 10);
-  EXPECT_EQ(device.lanes.reached(Lane::compute).count(), 7);
-  device.finish(Lane::compute);
-  EXPECT_EQ(device.lanes.reached(Lane::compute).count(), 17);
-  device.begin(Lane::compute, 40, 10);
-  device.lanes.cancel(Lane::compute);
-  EXPECT_EQ(device.lanes.reached(Lane::compute).count(), 17);
-}
-
 TEST(DeviceLanes, AThreadSleepsUntilItsWorkIsDone) {
   const Time origin = runtime::now();
   DeviceLanes lanes({.interference = {}, .origin = origin, .patience = std::chrono::hours(1)});
