@@ -11,7 +11,6 @@
 #include "engine/autograd/variable.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/state_dict.h"
-#include "engine/optim/optimizer.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
@@ -164,41 +163,6 @@ TEST(DataParallel, PrintsAsInPyTorch) {
             ")");
   EXPECT_EQ(nn::state_dict(wrapper)[0].first, "module.weight");
   EXPECT_TRUE(wrapper.parameters()[0].is_same(module->weight()));
-}
-
-TEST(DataParallel, BatchNormKeepsTheStatisticsOfReplica0) {
-  const auto wrapped = std::make_shared<nn::BatchNorm1d>(3);
-  nn::BatchNorm1d alone(3);
-  DataParallel wrapper(wrapped, on_devices(cpu_devices(2)));
-  for (std::uint64_t step = 0; step < 3; ++step) {
-    const Tensor x = random_tensor({8, 3}, step, DType::float32);
-    wrapper(Variable(x));
-    alone(Variable(x.rows(0, 4)));
-  }
-  for (std::size_t i = 0; i < 3; ++i) {
-    expect_close(wrapped->buffers()[i], alone.buffers()[i], kExact);
-  }
-  EXPECT_EQ(wrapped->buffers()[2].item(), 3);
-}
-
-TEST(DataParallel, ABatchMayHaveNoRows) {
-  DataParallel wrapper(make_linear(5, 2, 1), on_devices(cpu_devices(3)));
-  EXPECT_EQ(to_string(wrapper(Variable(Tensor::empty({0, 5}, DType::float64))).shape()), "[0, 2]");
-}
-
-TEST(DataParallel, AnErrorInAReplicaNamesIt) {
-  bool is_broken = true;
-  const auto module =
-      make_function_module({make_linear(5, 2, 1)}, [&](nn::Module& self, const Variable& x) {
-        if (is_broken && x.device().index == 1) fail(ErrorCode::Numeric, "layer", "no luck");
-        return call_child(self, 0, x);
-      });
-  DataParallel wrapper(module, on_devices(cpu_devices(3)));
-  const Variable x(random_tensor({6, 5}, 1));
-  expect_error(ErrorCode::Numeric, "replica 1 on device cpu:1: [layer] no luck",
-               [&] { wrapper(x); });
-  is_broken = false;
-  EXPECT_EQ(wrapper(x).shape()[0], 6u);
 }
 
 // Restores what the test changes, whatever happens in it.

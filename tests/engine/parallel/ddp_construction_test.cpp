@@ -58,17 +58,6 @@ TEST(DdpConstruction, AllRanksStartWithTheStateOfRank0) {
   });
 }
 
-TEST(DdpConstruction, AModuleMayStandThereTwice) {
-  run_ranks(2, [](comm::Communicator& communicator) {
-    const auto norm = std::make_shared<nn::BatchNorm1d>(3);
-    norm->buffers()[0].fill(communicator.rank());
-    const auto module = sequence_of({make_linear(3, 3, 1, DType::float32), norm, norm});
-    module->to(test_device(communicator.rank()));
-    Ddp ddp(module, communicator);
-    expect_close(norm->buffers()[0], std::vector<double>(3, 0), kExact);
-  });
-}
-
 TEST(DdpConstruction, EveryRankNamesTheFirstDifference) {
   LOCKSTEP_THREAD_RANKS_ONLY("compares the errors of all ranks");
   struct Case {

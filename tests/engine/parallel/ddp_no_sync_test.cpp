@@ -47,38 +47,6 @@ TEST(NoSync, GradientsAddUpLocallyUntilTheNextReduction) {
   }
 }
 
-TEST(NoSync, AccumulationOverMicroBatchesEqualsOneBigBatch) {
-  run_ranks(2, [](comm::Communicator& communicator) {
-    const auto make = [] {
-      return std::make_shared<nn::Sequential>(std::vector<std::shared_ptr<nn::Module>>{
-          make_linear(3, 8, 1), std::make_shared<nn::Tanh>(), make_linear(8, 2, 2)});
-    };
-    const Tensor batch =
-        random_tensor({12, 3}, 10 + static_cast<std::uint64_t>(communicator.rank()));
-    const auto big = make();
-    const auto small = make();
-    Ddp ddp_big(big, communicator);
-    Ddp ddp_small(small, communicator);
-    for (int step = 0; step < 2; ++step) {
-      big->zero_grad();
-      small->zero_grad();
-      mean(ddp_big(Variable(batch))).backward();
-      const auto micro_step = [&](std::size_t i) {
-        scale(mean(ddp_small(Variable(batch.rows(4 * i, 4 * i + 4)))), 1.0 / 3).backward();
-      };
-      {
-        const auto no_sync = ddp_small.no_sync();
-        micro_step(0);
-        micro_step(1);
-      }
-      micro_step(2);
-      for (std::size_t i = 0; i < 4; ++i) {
-        expect_close(small->parameters()[i].grad(), big->parameters()[i].grad(), kFloat64);
-      }
-    }
-  });
-}
-
 TEST(NoSync, BackwardAloneInsideIsAnError) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto linear = make_linear(3, 2, 1);

@@ -126,14 +126,5 @@ INSTANTIATE_TEST_SUITE_P(Devices, Equivalence,
                                   std::string(to_string(std::get<1>(tested.param)));
                          });
 
-TEST(Equivalence, EqualRunsHaveTheSameBits) {
-  TrainingCase training;
-  training.dtype = DType::float32;
-  training.batches = {24, 17};
-  EXPECT_EQ(train_data_parallel(training, cpu_devices(3)),
-            train_data_parallel(training, cpu_devices(3)));
-  EXPECT_EQ(train_ddp(training, 3), train_ddp(training, 3));
-}
-
 }  // namespace
 }  // namespace lockstep::testing

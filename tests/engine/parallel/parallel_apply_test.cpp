@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <barrier>
 #include <set>
@@ -13,7 +12,6 @@
 #include "engine/core/error.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
-#include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep::testing {
@@ -79,30 +77,6 @@ TEST(ParallelApply, GradModeCarriesOverToEveryReplica) {
   EXPECT_EQ(count_with_gradient(), 3);
   const NoGradScope no_grad;
   EXPECT_EQ(count_with_gradient(), 0);
-}
-
-TEST(ParallelApply, RankStepAndFirstRowCarryOver) {
-  ThreadContext context;
-  context.rank = 1;
-  context.world_size = 2;
-  context.step = 17;
-  context.first_row = 100;
-  const ThreadContextScope scope(context);
-  std::barrier all_inside(3);
-  std::array<ThreadContext, 3> seen;
-  const auto run = [&](nn::Module&, const Variable& x) {
-    all_inside.arrive_and_wait();
-    seen[static_cast<std::size_t>(x.device().index)] = thread_context();
-    return x;
-  };
-  parallel_apply(same_module(3, run), inputs_on(cpu_devices(3)));
-  for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(seen[i].rank, 1);
-    EXPECT_EQ(seen[i].world_size, 2);
-    EXPECT_EQ(seen[i].step, 17u);
-    EXPECT_EQ(seen[i].first_row, 100 + 2 * i) << "two rows for each replica";
-  }
-  EXPECT_EQ(thread_context().first_row, 100u);
 }
 
 }  // namespace

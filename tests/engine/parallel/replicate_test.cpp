@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/layers.h"
 #include "tests/engine/parallel/function_module.h"
@@ -36,24 +34,6 @@ TEST(Replicate, PutsEqualParametersOnEveryDevice) {
   EXPECT_TRUE(module->weight().is_leaf());
 }
 
-class MemberLayer final : public nn::ModuleOf<MemberLayer> {
- public:
-  MemberLayer() { register_child("fc", fc); }
-  Variable forward(const Variable& x) override { return fc(x); }
-
- private:
-  nn::Linear fc{3, 2};
-};
-
-TEST(Replicate, ModulesWithMemberLayersRunEverywhere) {
-  MemberLayer module;
-  const auto replicas = replicate(module, cpu_devices(2));
-  const Variable y = (*replicas[1])(Tensor::full({4, 3}, 1, DType::float32, cpu_devices(2)[1]));
-  EXPECT_EQ(y.device(), cpu_devices(2)[1]);
-  sum(y).backward();
-  EXPECT_EQ(module.parameters()[1].grad()[0], 4);
-}
-
 // The gradient of w when replica d's loss is factors[d] * sum(w).
 Tensor summed_gradient(const std::vector<double>& factors) {
   const Variable w(Tensor::zeros({17}, DType::float64), RequiresGrad::yes);
@@ -74,15 +54,6 @@ TEST(Replicate, BackwardSumsInTheOrderOfTheDevices) {
   expect_close(summed_gradient({1e16, -1e16, 1}), std::vector<double>(17, 1.0), kExact);
   expect_close(summed_gradient({1e16, -1e16, 1, 1}), std::vector<double>(17, 2.0), kExact);
   expect_close(summed_gradient({1, 1, 1e16, -1e16}), std::vector<double>(17, 2.0), kExact);
-}
-
-TEST(Replicate, ParametersThatNoReplicaUsedGetNoGradient) {
-  const Variable used = Variable(random_tensor({3}, 1), RequiresGrad::yes);
-  const Variable unused = Variable(random_tensor({3}, 2), RequiresGrad::yes);
-  const auto copies = broadcast_coalesced({used, unused}, cpu_devices(2));
-  sum(to(copies[1][0], {})).backward();
-  expect_close(used.grad(), {1, 1, 1}, kExact);
-  EXPECT_FALSE(unused.grad().defined());
 }
 
 TEST(Replicate, OnlyReplica0sBuffersStay) {
@@ -114,12 +85,6 @@ TEST(Replicate, PlainMembersOfReplicasAreLost) {
     EXPECT_EQ(static_cast<const Counting&>(*replica).num_calls, 6) << "members are copied";
   }
   EXPECT_EQ(module.num_calls, 5);
-}
-
-TEST(Replicate, KeepsTrainingOrEvaluation) {
-  nn::BatchNorm1d norm(2);
-  norm.eval();
-  EXPECT_FALSE(replicate(norm, cpu_devices(2))[1]->is_training());
 }
 
 TEST(Replicate, RefusesTensorsOnOtherDevices) {

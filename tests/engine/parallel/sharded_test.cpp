@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <tuple>
-
 #include "engine/nn/layers.h"
 #include "engine/nn/models.h"
 #include "engine/optim/clip_grad_norm.h"
@@ -128,8 +125,8 @@ struct ShardedRun {
                                                                        ? Sharded::Decays::matrices
                                                                        : Sharded::Decays::all))) {}
 
-  void train(const Case& run, int rank, std::size_t first_step = 0) {
-    for (std::size_t step = first_step; step < run.num_steps; ++step) {
+  void train(const Case& run, int rank) {
+    for (std::size_t step = 0; step < run.num_steps; ++step) {
       optimizer->zero_grad();
       for (std::size_t part = 0; part < run.accumulate; ++part) {
         const Tensor x = input_of(run, test_device(rank), 10 * step + part, rank);
@@ -244,10 +241,9 @@ const Case kLayers{.model = "mlp:127-128-127-128-127-128-127-128-127-128-127-128
                    .dtype = DType::float32};
 
 struct Bytes {
-  std::size_t optimizer = 0;  // what the first step made
-  std::size_t all = 0;        // after it: parameters, gradients and the optimizer's state
-  std::size_t peak = 0;       // of a second step, activations included
-  std::size_t sent = 0;       // in that step
+  std::size_t all = 0;   // after the first step: parameters, gradients and the optimizer's state
+  std::size_t peak = 0;  // of a second step, activations included
+  std::size_t sent = 0;  // in that step
 };
 
 runtime::MemoryPool& pool_of(int rank) {
@@ -259,11 +255,8 @@ Bytes measure(int rank, std::size_t before, optim::Optimizer& optimizer, nn::Mod
               const Step& backward) {
   Bytes bytes;
   backward(model);
-  const std::size_t without = pool_of(rank).statistics().current_bytes;
   optimizer.step();
-  const std::size_t with = pool_of(rank).statistics().current_bytes;
-  bytes.optimizer = with - without;
-  bytes.all = with - before;
+  bytes.all = pool_of(rank).statistics().current_bytes - before;
   optimizer.zero_grad();
   pool_of(rank).reset_peak();
   const std::size_t sent = trace::collective_bytes_of(rank);
@@ -302,13 +295,6 @@ Bytes bytes_of(std::optional<ShardDepth> depth) {
   return bytes;
 }
 
-TEST(ShardedMemory, OfTheOptimizerIsAQuarterOnFourRanks) {
-  const Bytes ddp = bytes_of({});
-  for (const ShardDepth depth : kDepths) {
-    EXPECT_LE(static_cast<double>(bytes_of(depth).optimizer), 0.26 * double(ddp.optimizer));
-  }
-}
-
 // The formulas of sharded.h, P being the parameters' bytes: within 1 % for padding and scalars.
 TEST(ShardedMemory, IsThatOfTheFormulas) {
   const double p = 12.0 * 128 * 128 * 4;
@@ -338,76 +324,6 @@ TEST(ShardedBytes, PerStepAreDdpsAndOneAndAHalfTimesThemAtDepthThree) {
   expect(ShardDepth::optimizer, 1);
   expect(ShardDepth::gradients, 1);
   expect(ShardDepth::parameters, 1.5);
-}
-
-// --- state across world sizes
-
-using Whole = std::map<std::string, Tensor>;
-
-TEST(Sharded, GoesOnWithTheStateOfAnotherNumberOfRanks) {
-  const Case run{.rule = Rule::adamw};
-  // Every rank of both runs has the same rows, so that they compute the same.
-  nn::StateDict weights;
-  Whole first_moments;
-  Whole second_moments;
-  const auto same_rows = [&](ShardedRun& mine, int rank, std::size_t begin, std::size_t end) {
-    for (std::size_t step = begin; step < end; ++step) {
-      mine.optimizer->zero_grad();
-      loss_of(*mine.sharded, input_of(run, test_device(rank), step, 0)).backward();
-      mine.optimizer->step();
-    }
-  };
-  const auto moments_of = [&](ShardedRun& mine, std::size_t which) {
-    Whole whole;
-    std::map<const void*, std::size_t> index;
-    for (std::size_t i = 0; i < mine.optimizer->parameters().size(); ++i) {
-      index[mine.optimizer->parameters()[i].identity()] = i;
-    }
-    mine.sharded->gather(
-        [&](const ShardPiece& piece) {
-          return mine.optimizer->state(index.at(piece.value.identity())).tensors[which];
-        },
-        [&](const std::string& name, const Tensor& tensor) {
-          whole[name] = tensor.to(Device{}).clone();
-        });
-    return whole;
-  };
-  nn::StateDict undisturbed;
-  run_ranks(4, [&](comm::Communicator& communicator) {
-    ShardedRun mine(run, communicator, ShardDepth::parameters);
-    same_rows(mine, communicator.rank(), 0, 2);
-    nn::StateDict state = mine.sharded->state_dict();
-    const Whole m = moments_of(mine, 0);
-    const Whole v = moments_of(mine, 1);
-    same_rows(mine, communicator.rank(), 2, 5);
-    nn::StateDict end = mine.sharded->state_dict();
-    if (communicator.rank() != 0) return;
-    weights = std::move(state);
-    first_moments = m;
-    second_moments = v;
-    undisturbed = std::move(end);
-  });
-  run_ranks(2, [&](comm::Communicator& communicator) {
-    const auto model = make_model(run, test_device(communicator.rank()));
-    nn::load_state_dict(*model, weights);
-    Sharded sharded(model, communicator, ShardDepth::gradients);
-    const auto optimizer = make_optimizer(run.rule, sharded.groups(kDecay));
-    const std::vector<ShardPiece> pieces = sharded.pieces();
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      optimizer->load_state(i, {2,
-                                {piece_of(pieces[i], first_moments.at(pieces[i].name))
-                                     .to(test_device(communicator.rank())),
-                                 piece_of(pieces[i], second_moments.at(pieces[i].name))
-                                     .to(test_device(communicator.rank()))}});
-    }
-    for (std::size_t step = 2; step < 5; ++step) {
-      optimizer->zero_grad();
-      loss_of(sharded, input_of(run, test_device(communicator.rank()), step, 0)).backward();
-      optimizer->step();
-    }
-    const nn::StateDict end = sharded.state_dict();
-    if (communicator.rank() == 0) expect_same(end, undisturbed, kRounding);
-  });
 }
 
 // --- mistakes
