@@ -11,7 +11,7 @@
 //   "cuda" means cuda:0
 //   [device] unknown device 'gpu:0'; use cpu, cuda, or one with an index such as cuda:1
 //   after making batch                 cpu:0:   640 B   cpu:1:     0 B
-//   with a [100, 10] on the second     cpu:0:   640 B   cpu:1:  4096 B
+//   with a [100, 10] tensor on cpu:1   cpu:0:   640 B   cpu:1:  4096 B
 //   check: changing a copy leaves the original alone ... ok
 //   check: values come back from the other device unchanged: largest difference 0, ...
 //   [add] all tensors must be on one device, found cpu:0 and cpu:1; move one with to(device)
@@ -80,9 +80,9 @@ Tensor fill_memory(Device first, Device second) {
   print_memory("after making batch", first, second);
   {
     const Tensor other = Tensor::zeros({100, 10}, DType::float32, second);
-    print_memory("with a [100, 10] on the second", first, second);
+    print_memory(fmt::format("with a [100, 10] tensor on {}", to_string(second)), first, second);
   }
-  print_memory("after that one is gone", first, second);
+  print_memory("after freeing that tensor", first, second);
   fmt::print("Sizes are rounded up: 600 B take {} B, 4000 B took {} B.\n", bytes_in_use(first),
              memory_of(second).statistics().peak_bytes);
   return batch;
@@ -167,7 +167,7 @@ std::size_t measure_peak(Device device, int mib) {
 void run(const tutorial::Options& options, const std::string& second_name, int mib) {
   const Device first = options.device();
   const Device second = second_name.empty() ? options.devices(2)[1] : parse_device(second_name);
-  require(second != first, ErrorCode::Usage, "--second", "{} is the first one", second_name);
+  require(second != first, ErrorCode::Usage, "--second", "{} is the first device", second_name);
   name_devices();
   const Tensor batch = fill_memory(first, second);
   copy_between_devices(batch, second);

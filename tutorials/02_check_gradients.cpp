@@ -184,9 +184,9 @@ void run(const tutorial::Options& options, const std::string& mistake, double h)
           "chain rule by hand differs by {:.0e}, differences of the loss by {:.0e}.",
           grad[1], 0.01 * grad[1], from_hand, from_differences),
       {{"--mistake relu",
-        "The gradient by hand forgets relu: the loss does not show it, differences do."},
+        "The gradient by hand forgets relu: the loss does not show it, but the differences do."},
        {"--step 1e-11",
-        "The two losses then differ only in their last digits: 3 or 4 are right."}});
+        "The two losses then differ only in their last digits, so only 3 or 4 digits are right."}});
 }
 
 }  // namespace

@@ -179,7 +179,8 @@ double watch_rank_0(int most_ranks) {
 tutorial::Guess guess(
     "Each rank sends its gradients to rank 0, which sends the sum back to each. With twelve ranks "
     "instead of two this takes ...",
-    {"as long: all send at the same time", "about twice as long", "about eleven times as long"});
+    {"the same time, since all send at once", "about twice the time",
+     "about eleven times the time"});
 
 void run(const tutorial::Options& options) {
   const std::vector<Device> devices = options.devices(options.num_devices);

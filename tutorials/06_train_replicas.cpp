@@ -1,4 +1,4 @@
-// 06: What must several devices do so that together they train one model?
+// 06: What must several devices do to train one model together?
 //
 // You will see: the loop of tutorial 03 on several devices, each a rank with a copy of the model of
 // its own; the three lines that make the copies one model; and, with --without, what becomes of it
@@ -144,7 +144,7 @@ void run(const tutorial::Options& options) {
   const int num_rows = datasets::kNumTrainDigits;
   const int steps = epochs * ((num_rows - 1) / batch_size + 1);
 
-  tutorial::step(1, "one gradient: of each rank's rows, and their average");
+  tutorial::step(1, "one gradient, from each rank's rows and averaged");
   show_gradients(options.devices(1));
   show_gradients(options.devices(2));
 
@@ -174,7 +174,7 @@ void run(const tutorial::Options& options) {
           : fmt::format("Without the {} they differ from one device's by {:.2f}.", without,
                         largest);
   tutorial::answer(
-      "They begin with the same weights, take rows of their own, and average the gradients before "
+      "They start with the same weights, train on different rows, and average the gradients before "
       "each step: three more lines than on one device. " +
           outcome,
       {{"--without average", "Each rank trains on its own rows only: several different models."},
@@ -193,6 +193,6 @@ int main(int argc, char** argv) {
     flags.add_choice("--without", without, {"nothing", "broadcast", "shard", "average"},
                      "a line to leave out");
   };
-  return run_main(argc, argv, "What must several devices do so that together they train one model?",
-                  run, {.num_devices = 4, .add_flags = add_flags});
+  return run_main(argc, argv, "What must several devices do to train one model together?", run,
+                  {.num_devices = 4, .add_flags = add_flags});
 }

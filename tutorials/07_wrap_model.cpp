@@ -51,7 +51,7 @@ void watch(const std::vector<Device>& devices, const std::function<void()>& work
   work();
   for (std::size_t d = 0; d < devices.size(); ++d) {
     fmt::print("  {} {}\n", to_string(devices[d]),
-               count(devices[d]) == before[d] ? "stayed idle" : "has worked");
+               count(devices[d]) == before[d] ? "stayed idle" : "worked");
   }
 }
 

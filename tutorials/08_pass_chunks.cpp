@@ -1,4 +1,4 @@
-// 08: How does the ring all-reduce add up gradients without a device that everybody waits for?
+// 08: How does the ring all-reduce add up gradients without making all ranks wait for one?
 //
 // You will see: the ring by hand with send and recv, in 20 lines that you can copy; the same as a
 // plan (a list of who sends which chunk to whom), with the numbers that every rank holds after each
@@ -17,7 +17,7 @@
 //   naive, through rank 0       3.000     80.23 ms    80.72 ms     0.02 GB/s
 //   ring by hand                1.500     21.16 ms    22.89 ms     0.09 GB/s
 //   check: every rank of the ring sent 2(n-1)/n of the buffer, by hand and as a plan ... ok
-//   check: both rings are faster than the way through rank 0 ... ok
+//   check: both rings are faster than going through rank 0 ... ok
 //   Answer: Each rank talks only to its two neighbours, and all links are busy at once. With 4 ...
 
 #include <lockstep.h>
@@ -42,8 +42,8 @@ constexpr const char* kLink = "200us,100MB/s";
 std::string link_spec = kLink;  // --link
 
 const std::vector<tutorial::Variation> kNext{
-    {"--devices 7", "the naive way gets slower with each rank, the ring hardly does"},
-    {"--link 5ms,1GB/s", "a ring has many steps: where latency counts, fewer are better"}};
+    {"--devices 7", "The naive way gets slower with each rank, the ring hardly does."},
+    {"--link 5ms,1GB/s", "A ring has many steps: where latency counts, fewer are better."}};
 
 // The ring. Every rank calls it with a buffer of the same size and ends with the sum in it. The
 // buffer is cut into one chunk per rank; rank r sends to rank r + 1 and receives from rank r - 1.
@@ -225,24 +225,24 @@ void compare_over_link(int n, bool fast) {
   tutorial::check("no ring was faster than its plan says",
                   std::min(hand.seconds, ring.seconds) >= 0.999 * predicted);
   if (link_spec == kLink) {
-    tutorial::check_times("both rings are faster than the way through rank 0",
+    tutorial::check_times("both rings are faster than going through rank 0",
                           std::max(hand.seconds, ring.seconds) < naive.seconds);
     tutorial::check_times("the ring as a plan takes at most 1.3 times what its plan says",
                           ring.seconds <= 1.3 * predicted);
   }
   tutorial::answer(
-      fmt::format("Each rank talks only to its two neighbours, and all links are busy at once. "
-                  "With {} ranks each sent {:.3f} buffers in {:.1f} ms; through rank 0, which sent "
-                  "{:.0f}, it took {:.1f} ms. However many ranks there are, none sends 2 buffers.",
-                  n, hand.sent_buffers, 1e3 * hand.seconds, naive.sent_buffers,
-                  1e3 * naive.seconds),
+      fmt::format(
+          "Each rank talks only to its two neighbours, and all links are busy at once. "
+          "With {} ranks each sent {:.3f} buffers in {:.1f} ms; through rank 0, which sent "
+          "{:.0f}, it took {:.1f} ms. However many ranks there are, each sends less than 2.",
+          n, hand.sent_buffers, 1e3 * hand.seconds, naive.sent_buffers, 1e3 * naive.seconds),
       kNext);
 }
 
 tutorial::Guess guess(
-    "In a ring of 12 ranks each rank sends only to its neighbour. How many times the size of its "
-    "buffer has it sent when all have the sum?",
-    {"11 times", "6 times", "not even twice"});
+    "In a ring of 12 ranks each rank sends only to its neighbour. How many times its own buffer "
+    "has it sent when all have the sum?",
+    {"11 times", "6 times", "less than twice"});
 
 void run(const tutorial::Options& options) {
   const int n = options.num_devices;
@@ -267,8 +267,7 @@ int main(int argc, char** argv) {
   using namespace lockstep::tutorial;
   return run_main(
       argc, argv,
-      "How does the ring all-reduce add up gradients without a device that everybody waits for?",
-      run,
+      "How does the ring all-reduce add up gradients without making all ranks wait for one?", run,
       {.num_devices = 4, .add_flags = [](Flags& flags, Options& options) {
          guess.add_flag(flags);
          flags.add_number("--devices", options.num_devices, 1, 12, "how many, each with a rank");

@@ -240,7 +240,7 @@ std::vector<double> compare_ways(const predict::Topology& topology, int num_step
                1e6 * acted.breakdown.exposed_comm, 100 * acted.busy_fraction);
     seconds.push_back(acted.step_seconds);
   }
-  fmt::print("hidden: all-reduces while the GPUs compute; GPUs wait: the rest of them\n");
+  fmt::print("hidden: all-reduce time while the GPUs compute; GPUs wait: the rest of it\n");
   tutorial::check_times("buckets are faster than an all-reduce per parameter",
                         seconds[1] < seconds[0]);
   if (bucket_mib <= 0.5) {  // several buckets
@@ -270,7 +270,9 @@ void run(const tutorial::Options& options) {
   show_buckets(devices);
 
   tutorial::step(2, "the loop of 06, with Ddp");
+  fmt::print("one device:\n");
   const auto one = train_on(options.devices(1), epochs);
+  fmt::print("two devices:\n");
   const auto two = train_on(devices, epochs);
   tutorial::check_close(fmt::format("weights of 2 devices and of one after {} steps", steps),
                         tutorial::max_abs_difference(*two, *one),
@@ -299,7 +301,8 @@ void run(const tutorial::Options& options) {
                   "gradient pays the latency 26 times: {:.2f} ms a step. Buckets take {:.2f} ms, "
                   "and during backward {:.2f} ms: {:.2f} times as fast, with the same weights.",
                   1e3 * seconds[0], 1e3 * seconds[1], 1e3 * seconds[2], gain),
-      {{"--bucket-mib 25", "PyTorch's default: one bucket holds all, so nothing can overlap."},
+      {{"--bucket-mib 25",
+        "PyTorch's default: one bucket holds everything, so nothing can overlap."},
        {"--machine k80-p2-16x", "Slow GPUs compute so long that it hardly matters."}});
 }
 

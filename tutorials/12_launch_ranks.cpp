@@ -20,7 +20,7 @@
 //   lockstep: [run] rank 2 failed first: exit code 7; its last error line: the loss is not finite
 //   check: the launcher returns the exit code of the first failure, 7 ... ok
 //   lockstep: [run] rank 1 failed first: signal 9 (SIGKILL)
-//   check: its helper is gone, too, although it had left the group ... ok
+//   check: its helper is gone, too, although it had left the process group ... ok
 
 #include <signal.h>
 #include <stdlib.h>
@@ -150,7 +150,7 @@ int show_that_nobody_is_left() {
   const bool adopted_before = launch::adopt_orphans(true);  // orphans become our children
   const int code = run_in_role("die");
   tutorial::check("a rank that is killed counts as 128 + 9", code == 128 + SIGKILL);
-  tutorial::check("its helper is gone, too, although it had left the group",
+  tutorial::check("its helper is gone, too, although it had left the process group",
                   launch::find_descendants().empty());
   launch::adopt_orphans(adopted_before);
   return code;

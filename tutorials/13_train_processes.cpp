@@ -20,7 +20,7 @@
 //   [0] check: the average and one device's gradient: largest difference ...
 //   [0] check: the loss has fallen below ...
 //   [0] check: weights after ...
-//   check: all ranks ended well ... ok
+//   check: all ranks succeeded ... ok
 
 #include <cmath>
 
@@ -172,17 +172,17 @@ void run(const tutorial::Options& options) {
   const tutorial::FiguresOfRanks figures;
   const int num_ranks = options.num_devices;
   const int code = tutorial::run_as_ranks(num_ranks, tutorial::own_command());
-  tutorial::check("all ranks ended well", code == 0);
+  tutorial::check("all ranks succeeded", code == 0);
   const std::vector<double> heard = figures.heard(3);
   tutorial::answer(
       fmt::format(
-          "It looks like one for one device, except that a rank takes its part of each batch, Ddp "
-          "averages the gradients, and only rank 0 logs. {} processes brought the loss to {:.3f} "
-          "in "
-          "{:.0f} epochs, and no weight differs from one device's by more than {:.1g}.",
+          "It looks like a program for one device, except that a rank takes its part of each "
+          "batch, Ddp averages the gradients, and only rank 0 logs. {} processes brought the loss "
+          "to {:.3f} in {:.0f} epochs, and no weight differs from one device's by more than "
+          "{:.1g}.",
           num_ranks, heard[1], heard[0], heard[2]),
-      {{"--ranks 2", "other parts of each batch, the same average, loss and weights"},
-       {"--until 0.1", "more epochs; the ranks decide together when to end, without a message"}});
+      {{"--ranks 2", "Other parts of each batch, the same average, loss and weights."},
+       {"--until 0.1", "More epochs; every rank computes the same loss, so all stop together."}});
 }
 
 }  // namespace

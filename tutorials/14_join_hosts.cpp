@@ -162,7 +162,7 @@ void print_commands() {
         "              --master-addr 10.0.0.1 -- 14_join_hosts\n",
         machine, kHosts, machine, kRanksPerHost);
   }
-  fmt::print("two network namespaces of one machine will do, too (as root: man ip-netns)\n");
+  fmt::print("two network namespaces on one machine work, too (as root: man ip-netns)\n");
 }
 
 void run(const tutorial::Options&) {

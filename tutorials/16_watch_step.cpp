@@ -19,7 +19,7 @@
 //   all-reduces             step    busy      hidden   GPUs idle  slowed down
 //   after backward ...
 //   check: overlap is at least 1.1 times as fast ... ok
-//   check: both have the weights of a run that is not acted out, to the bit ... ok
+//   check: both end with the weights of a normal run, to the bit ... ok
 
 #include <algorithm>
 #include <string>
@@ -97,10 +97,10 @@ void run(const tutorial::Options& options) {
   fmt::print("all-reduces             step    busy      hidden   GPUs idle  slowed down\n");
   print_times("after backward", after);
   print_times("during backward", during);
-  tutorial::say(
-      fmt::format("hidden: all-reduces while a kernel runs, at {:.0f} % of its speed, since both "
-                  "share the GPU; so the step gains less than that",
-                  100 * predict::kOverlapInterference.compute));
+  tutorial::say(fmt::format(
+      "hidden: all-reduce time while a kernel runs. The two share the GPU, so the kernel "
+      "runs at {:.0f} % of its speed, and the step gains less than what is hidden.",
+      100 * predict::kOverlapInterference.compute));
   const bool is_default =
       machine == kMachine && model == kModel && batch == kBatch && bucket_kib == kBucketKib;
   const double gain = after.step_seconds / during.step_seconds;
@@ -110,7 +110,7 @@ void run(const tutorial::Options& options) {
   }
   const Training plain = steps_of(Overlap::during_backward);
   const std::vector<Tensor> weights = tutorial::train(plain, tutorial::make_rows(plain), num_steps);
-  tutorial::check("both have the weights of a run that is not acted out, to the bit",
+  tutorial::check("both end with the weights of a normal run, to the bit",
                   tutorial::has_same_bits(after.weights, weights) &&
                       tutorial::has_same_bits(during.weights, weights));
   tutorial::answer(

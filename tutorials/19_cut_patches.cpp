@@ -60,7 +60,7 @@ void show_one_image() {
   const Variable weight(Tensor::from(kKernel, {1, 9}));      // a Linear's: [out, in]
   const Variable rows = patches(image, 3, 3);                // [places, 9 pixels of a patch]
   const Variable y = linear(rows, weight, Variable());
-  fmt::print("3 x 3 pixels fit into 4 x 4 at 2 x 2 places; each is a row of {}\n",
+  fmt::print("a 3 x 3 kernel fits into 4 x 4 pixels at 2 x 2 places: the rows of {}\n",
              describe(rows.value()));
   const std::vector<float> pixels = rows.value().to_vector<float>();
   for (int r = 0; r < 4; ++r) {
@@ -166,10 +166,10 @@ void run(const tutorial::Options& options) {
       fmt::format(
           "A convolution cuts an image into patches and puts each through one Linear layer: "
           "{} weights serve all places, and a pixel's gradient is the sum over its patches. "
-          "The {:.1f} times larger matrix of patches need not exist.",
+          "The matrix of patches, {:.1f} times as large as the images, is never stored.",
           layer.num_parameters(), factor),
       {{"--kernel 5", "Larger patches overlap more: more memory for the same images."},
-       {"--channels 64", "The product outweighs the copying of patches."}});
+       {"--channels 64", "The product takes longer than copying the patches."}});
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 //   nothing                          1      16    0.1     188      0.842
 //   all, as in the book              2      32    0.2      94      0.818
 //   check: two devices alone change nothing ... ok
-//   check: on eight devices an epoch is shorter with a batch for each ... ok
+//   check: on eight devices an epoch is shorter with a full batch on each ... ok
 
 #include <fmt/ranges.h>
 #include <lockstep.h>
@@ -284,7 +284,7 @@ void run(const tutorial::Options& options) {
   tutorial::step(4, fmt::format("{} on {} x {}, in slow motion", kResNet, topology.gpus.size(),
                                 topology.device.name));
   const std::vector<EpochTimes> epochs = act_out_epochs(topology, options.fast ? 2 : 5);
-  tutorial::check_times("on eight devices an epoch is shorter with a batch for each",
+  tutorial::check_times("on eight devices an epoch is shorter with a full batch on each",
                         epochs.back().each < epochs.back().shared);
   tutorial::answer(
       fmt::format("Two devices make the same steps as one; twice the batch makes half as many, and "
@@ -294,7 +294,7 @@ void run(const tutorial::Options& options) {
                   book < base ? "only a part" : "that", book, base, epochs[0].each / epochs[3].each,
                   kActedRows, epochs[0].shared / epochs[3].shared, kActedRows),
       {{"--batch 32", "Half as many steps for all: what does the book's way cost now?"},
-       {"--machine dgx1-v100", "Faster GPUs and links: what is left to share?"}});
+       {"--machine dgx1-v100", "Faster GPUs and links: is there enough left to compute?"}});
 }
 
 }  // namespace

@@ -10,10 +10,10 @@
 // Expected output (abridged; digits of the differences vary):
 //   one device    0 1 2 3 4 5   mean 2.5   ->  -1.46 -0.88 -0.29  0.29  0.88  1.46
 //   device 0      0 1 2         mean 1.0   ->  -1.22  0.00  1.22
-//   check: by their own rows they get something else ... ok
+//   check: with statistics of their own rows the results differ ... ok
 //   DDP, own rows                     0.1          0.2
 //   DDP, shared                     1e-07        1e-07
-//   Answer: By default each device normalises by its own 16 rows, so 4 devices train another ...
+//   Answer: By default each device normalises by its own 16 rows, so 4 devices end with other ...
 
 #include <lockstep.h>
 
@@ -59,7 +59,8 @@ void show_six_numbers(const std::vector<Device>& devices) {
   const Tensor expected = whole(x).value();
   print_norm("one device", x, expected);
   for (const BatchNormRows rows : {BatchNormRows::own, BatchNormRows::all}) {
-    fmt::print("{}\n", rows == BatchNormRows::own ? "each by its own rows:" : "shared:");
+    fmt::print("{}\n", rows == BatchNormRows::own ? "each device uses its own rows:"
+                                                  : "all devices share their statistics:");
     std::vector<Tensor> inputs(2);
     std::vector<Tensor> outputs(2);
     tutorial::on_ranks({devices[0], devices[1]},
@@ -79,7 +80,7 @@ void show_six_numbers(const std::vector<Device>& devices) {
       tutorial::check_close("with shared statistics both get what one device gets", difference,
                             1e-6);
     } else {
-      tutorial::check("by their own rows they get something else", difference > 0.1);
+      tutorial::check("with statistics of their own rows the results differ", difference > 0.1);
     }
   }
 }
@@ -160,7 +161,7 @@ void run(const tutorial::Options& options) {
   show_six_numbers(options.devices(2));
 
   const int num_steps = options.fast ? 5 : 20;
-  tutorial::step(2, fmt::format("a ResNet on digits, {} steps of {} rows by {} devices", num_steps,
+  tutorial::step(2, fmt::format("a ResNet on digits, {} steps of {} rows on {} devices", num_steps,
                                 batch_size, num_devices));
   const Trained one = train_one(devices[0], num_steps);
   fmt::print("{} parameters; {} batch norms, each with a running mean and variance\n",
@@ -172,19 +173,19 @@ void run(const tutorial::Options& options) {
       compare("DDP, own rows", train_ddp(devices, BatchNormRows::own, num_steps), one);
   const double all = compare("DDP, shared", train_ddp(devices, BatchNormRows::all, num_steps), one);
   if (num_devices > 1) {
-    tutorial::check("with own statistics the weights are not one device's",
+    tutorial::check("without sharing, the weights differ from one device's",
                     replicas > 1e-3 && own > 1e-3);
     tutorial::check("shared statistics are a hundred times closer", 100 * all < own);
   }
   tutorial::check_close("with shared statistics the weights are one device's", all, 1e-3);
   tutorial::answer(
       fmt::format(
-          "By default each device normalises by its own {} rows, so {} devices train another "
-          "model than one (by {:.1g} after {} steps). Shared statistics cost two small "
+          "By default each device normalises by its own {} rows, so {} devices end with other "
+          "weights than one (by {:.1g} after {} steps). Shared statistics cost two small "
           "collectives a layer and give one device's result (within {:.1g}).",
           batch_size / num_devices, num_devices, own, num_steps, all),
-      {{"--batch 256", "More rows per device: own statistics come closer to the batch's."},
-       {"--devices 8", "Fewer rows per device: own statistics differ more."}});
+      {{"--batch 256", "More rows per device: their statistics come closer to the batch's."},
+       {"--devices 8", "Fewer rows per device: their statistics differ more."}});
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ std::vector<Pair> attend(const Head& head) {
   std::vector<std::vector<double>> rows(text.size());
   std::string characters = " ";
   for (const char c : text) characters += fmt::format("{:>6}", c);
-  fmt::print("score = query * key / sqrt(2), for itself and what stands before it\n{}\n",
+  fmt::print("score = query * key / sqrt(2), for each character and those before it\n{}\n",
              characters);
   for (std::size_t t = 0; t < text.size(); ++t) {
     for (std::size_t key = 0; key <= t; ++key) rows[t].push_back(score(head, t, key));
@@ -166,7 +166,7 @@ void run(const tutorial::Options& options) {
   const std::vector<Pair> whole = attend(head);
 
   tutorial::step(3, "the last row in blocks");
-  fmt::print("           scores        largest correct by      sum\n");
+  fmt::print("           scores        largest rescale by      sum\n");
   std::vector<Pair> in_blocks;
   for (std::size_t t = 0; t < text.size(); ++t) {
     in_blocks.push_back(attend_in_blocks(head, t, /*is_shown=*/t + 1 == text.size()));
@@ -186,17 +186,17 @@ void run(const tutorial::Options& options) {
   }
   tutorial::say(
       "GPT-2's 12 layers of 12 heads would keep 4.5 GiB of weights for 8 texts of 1024 tokens. In "
-      "blocks they keep a number per row, 4.5 MiB, from which backward recomputes the weights.");
+      "blocks they keep one number per row, 4.5 MiB, from which backward recomputes the weights.");
   tutorial::check("twice the tokens: scores take more than three times the memory, blocks twice",
                   mib[2][0] > 3 * mib[1][0] && mib[2][1] < 2.5 * mib[1][1]);
   tutorial::answer(
       fmt::format(
-          "Attention gives each token a weighted mean of the values up to its own, by the "
-          "softmax of query * key. Blocks with a running maximum and sum give the same, and "
-          "1024 tokens take {:.1f} MiB instead of {:.1f}.",
+          "Attention gives each token a mean of the values up to its own, weighted by the softmax "
+          "of query * key. Blocks with a running maximum and sum give the same result, and 1024 "
+          "tokens take {:.1f} MiB instead of {:.1f}.",
           mib[2][1], mib[2][0]),
       {{"--text banana", "Which letters does the last a weigh most?"},
-       {"--block 8", "One block holds the row: nothing is corrected."}});
+       {"--block 8", "One block holds the whole row: nothing is rescaled."}});
 }
 
 }  // namespace

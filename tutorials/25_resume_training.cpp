@@ -1,4 +1,4 @@
-// 25: What must a file hold so that a killed training goes on to the same weights?
+// 25: What must a file hold so that a killed run still ends with the same weights?
 //
 // You will see: the weights of a wrapped model, whose names begin with "module.", and the two ways
 // to load them into a bare one. A training that goes on from weights alone, from weights and
@@ -13,7 +13,7 @@
 //   weights, momentum, place in the data    0
 //   check: with all three the weights are the same to the bit ... ok
 //   check: a bit that changed in the file is found by its checksum ... ok
-//   check: after 3 kills the weights are those of a run that nobody killed, to the bit ... ok
+//   check: after 3 kills the weights are those of an undisturbed run, to the bit ... ok
 
 #include <fcntl.h>
 #include <lockstep.h>
@@ -203,8 +203,8 @@ void go_on_from_parts(Device device) {
     return difference;
   };
   fmt::print(
-      "{} of {} steps, saved; the rest by a new model. What it read, and by how much its\n"
-      "weights differ from those of a run in one go:\n",
+      "{} of {} steps, saved; a new model makes the rest. What it read, and how far its weights\n"
+      "end from those of an uninterrupted run:\n",
       num_steps / 2, num_steps);
   const double weights = resume(Parts::weights, "weights");
   const double momentum = resume(Parts::weights_and_momentum, "weights, momentum");
@@ -222,7 +222,7 @@ void write_bytes(const fs::path& path, const std::string& bytes) {
 void damage_files() {
   std::ifstream file(kFile, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  fmt::print("half of it, as a kill leaves a file that is written directly:\n");
+  fmt::print("half of it, as if the run was killed while it wrote the file in place:\n");
   write_bytes("half.safetensors", bytes.substr(0, bytes.size() / 2));
   tutorial::show_error([] { load_whole("half.safetensors"); });
   fmt::print("one bit of one weight:\n");
@@ -288,7 +288,7 @@ void kill_and_resume(Device device) {
   Training undisturbed(device);
   undisturbed.train_until(num_steps);
   tutorial::check(
-      fmt::format("after {} kills the weights are those of a run that nobody killed, to the bit",
+      fmt::format("after {} kills the weights are those of an undisturbed run, to the bit",
                   num_kills),
       tutorial::max_abs_difference(resumed.model(), undisturbed.model()) == 0);
 }
@@ -352,6 +352,6 @@ int main(int argc, char** argv) {
     flags.add_text("--train-into", train_into, "train, and save to this file after every step");
   };
   return run_main(argc, argv,
-                  "What must a file hold so that a killed training goes on to the same weights?",
+                  "What must a file hold so that a killed run still ends with the same weights?",
                   run, {.add_flags = add_flags});
 }

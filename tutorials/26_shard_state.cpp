@@ -213,11 +213,11 @@ void run(const tutorial::Options& options) {
   tutorial::answer(
       fmt::format("Each of {} ranks keeps {:.0f} % of what DDP keeps, and gathers a layer's "
                   "parameters only while that layer runs. DDP's all-reduce is a reduce-scatter and "
-                  "an all-gather: a step on one's own part fits in between at no cost, and the "
-                  "third depth pays one all-gather more.",
+                  "an all-gather: a step on a rank's own part fits in between at no cost, and "
+                  "the third depth pays one more all-gather.",
                   num_ranks, 100 * share),
-      {{"--ranks 8", "An eighth each."},
-       {"--layers 32", "The layers at work (\"at most\") count for less and less."}});
+      {{"--ranks 8", "Each rank keeps an eighth."},
+       {"--layers 32", "The layer at work (\"at most\") is a smaller part of the model."}});
 }
 
 }  // namespace

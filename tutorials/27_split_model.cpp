@@ -3,7 +3,7 @@
 // You will see: a model cut into stages, one behind the other, through which micro-batches pass:
 // the lanes of three schedules with their bubbles, and what each stage keeps; then the same
 // perceptron trained in 1, 2 and 4 stages, with the bytes that they send beside DDP's, and one
-// device's weights. Then each matrix cut over all devices (tensor parallelism): the same weights,
+// device's weights. Then each matrix split over all devices (tensor parallelism): the same weights,
 // and the all-reduces of activations, for the perceptron and for a GPT block.
 //
 // Run:  27_split_model [--batch 64] [--micro 8] [--device auto|cpu|cuda] [--fast]
@@ -16,7 +16,7 @@
 //   check: every pipeline gives one device's weights: largest difference ...
 //   check: a stage sends its activations on, and their gradients back ... ok
 //   check: every cut gives one device's weights: largest difference ...
-//   check: a pair all-reduces its output, and its input's gradient ... ok
+//   check: a pair of layers all-reduces its output, and its input's gradient ... ok
 //   check: four all-reduces of its activations: two forward, two backward ... ok
 
 #include <lockstep.h>
@@ -173,8 +173,8 @@ void compare_stages(const std::vector<Device>& devices, int num_steps) {
     sends_activations &= std::abs(trained.most_sent - ways * one_way) < 200;
   }
   tutorial::say(
-      "parameters: of the largest stage; kept: micro-batches (interleaved: chunks of them) whose "
-      "activations the first stage holds at most; DDP's: what an all-reduce of gradients sends.");
+      "parameters: of the largest stage; kept: the most micro-batches (interleaved: chunks) whose "
+      "activations the first stage holds; DDP's: what an all-reduce of gradients sends.");
   tutorial::check_close("every pipeline gives one device's weights", worst,
                         tutorial::weight_tolerance(num_steps));
   tutorial::check("a stage sends its activations on, and their gradients back", sends_activations);
@@ -226,7 +226,8 @@ void compare_cuts(const std::vector<Device>& devices, int num_steps) {
   }
   tutorial::check_close("every cut gives one device's weights", worst,
                         tutorial::weight_tolerance(num_steps));
-  tutorial::check("a pair all-reduces its output, and its input's gradient", sends_activations);
+  tutorial::check("a pair of layers all-reduces its output, and its input's gradient",
+                  sends_activations);
 }
 
 // One pass through a GPT block whose heads are cut, and the gradient of its input.
@@ -258,7 +259,7 @@ void cut_block(const std::vector<Device>& devices) {
                                  tutorial::max_abs_difference(x_here.grad(), x.grad()));
   });
   const double sent = static_cast<double>(trace::collective_bytes_of(0));
-  fmt::print("a GPT block, of whose 4 heads each rank has 1: sent by each {:.1f} KiB\n",
+  fmt::print("a GPT block with one of its 4 heads on each rank: each sends {:.1f} KiB\n",
              sent / 1024);
   tutorial::check_close("output and gradient are one device's",
                         *std::ranges::max_element(differences), 1e-5);
@@ -278,7 +279,7 @@ void run(const tutorial::Options& options) {
       2, fmt::format("a pipeline trains: {} rows a step in {} micro-batches", num_rows, num_micro));
   compare_stages(devices, num_steps);
 
-  tutorial::step(3, "each matrix cut over all devices");
+  tutorial::step(3, "each matrix split over all devices");
   compare_cuts(devices, num_steps);
   cut_block(devices);
 
@@ -288,7 +289,7 @@ void run(const tutorial::Options& options) {
           "drain: 3 of {} slots with 4 stages. Cut matrices keep all devices busy, and all-reduce "
           "activations for each pair of layers, forward and backward.",
           4 * num_rows * static_cast<int>(kWidth) / 1024, num_micro + 3),
-      {{"--micro 10", "A smaller bubble, of smaller pieces; gpipe keeps more of them."},
+      {{"--micro 10", "A smaller bubble and smaller pieces; gpipe keeps more of them."},
        {"--micro 4", "As many micro-batches as stages: 43 % of the slots are idle."}});
 }
 

@@ -180,7 +180,7 @@ void Guess::ask(const Options& options) {
   if (number_ != 0) {
     fmt::print("your guess: {}\n", number_);
   } else {
-    fmt::print("no guess: give yours with --guess 1 to {}\n", choices_.size());
+    fmt::print("no guess: make one with --guess 1 to {}\n", choices_.size());
   }
 }
 
