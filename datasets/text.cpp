@@ -65,7 +65,8 @@ Dataset read_tokens(const std::filesystem::path& path, std::size_t window) {
             file.name(), header[1], header[2], file.num_bytes(), num_bytes);
   }
   require(file.num_bytes() % 2 == 0, ErrorCode::Io, kTextOperation,
-          "'{}' has {} bytes, which are no tokens of two bytes", file.name(), file.num_bytes());
+          "'{}' has {} bytes; tokens of two bytes need an even number", file.name(),
+          file.num_bytes());
   file.rewind();
   std::vector<std::byte> skipped(begin);
   file.read_exactly(skipped);

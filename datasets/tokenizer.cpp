@@ -71,9 +71,10 @@ Tokens Characters::encode(std::string_view text, const std::string& name) const 
   for (std::size_t at = 0; at < text.size();) {
     const char32_t character = next_character(text, at, name);
     const auto place = std::ranges::lower_bound(all_, character);
-    require(place != all_.end() && *place == character, ErrorCode::Usage, kTokenizerOperation,
-            "'{}' has the character '{}' (U+{:04X}), which is none of the {} that the model knows",
-            name, shown(utf8(character)), static_cast<std::uint32_t>(character), all_.size());
+    require(
+        place != all_.end() && *place == character, ErrorCode::Usage, kTokenizerOperation,
+        "'{}' has the character '{}' (U+{:04X}), which is not one of the {} that the model knows",
+        name, shown(utf8(character)), static_cast<std::uint32_t>(character), all_.size());
     tokens.push_back(static_cast<std::uint16_t>(place - all_.begin()));
   }
   return tokens;

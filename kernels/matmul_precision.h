@@ -48,7 +48,7 @@ inline MatmulPrecision parse_matmul_precision(std::string_view word) {
     if (word == to_string(precision)) return precision;
   }
   fail(ErrorCode::Usage, "matmul precision",
-       "'{}' is none; use highest (float32), high (TF32) or medium (bfloat16)", word);
+       "'{}' is not a precision; use highest (float32), high (TF32) or medium (bfloat16)", word);
 }
 
 // A GPU library offers several algorithms for a product, and its own first guess is sometimes ten

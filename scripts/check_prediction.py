@@ -151,7 +151,7 @@ def read_scaling_row(table, index):
     name = re.sub(r"[- ]", "_", cells["strategy"]).lower()
     epochs = re.fullmatch(r"seconds_per_([1-9]\d*)_epochs", cells["unit"])
     if not epochs and cells["unit"] not in UNITS:
-        table.fail(index, f"unit '{cells['unit']}' is none of {', '.join(UNITS)}, seconds_per_N_epochs")
+        table.fail(index, f"unit '{cells['unit']}' is not one of {', '.join(UNITS)}, seconds_per_N_epochs")
     read = {
         "index": index,
         "gpus": table.whole(index, "gpus", most=1024),
@@ -280,7 +280,7 @@ class AllReduceRow:
         if self.unit == "GBps":
             return "copy"
         if self.unit not in (*SECONDS, "busbw_GBps"):
-            table.fail(self.index, f"unit '{self.unit}' is none of busbw_GBps, {', '.join(SECONDS)}, GBps")
+            table.fail(self.index, f"unit '{self.unit}' is not one of busbw_GBps, {', '.join(SECONDS)}, GBps")
         if self.gpus < 2:
             table.fail(self.index, "an all-reduce needs 2 gpus or more")
         if not self.bytes and self.unit != "busbw_GBps":

@@ -141,7 +141,7 @@ while :; do
   ((${#taken[@]} == 0)) || break
   reasons=$(printf ', %s' "${busy[@]}")
   if [[ $timeout != inf ]] && awk "BEGIN { exit !($waited >= $timeout * 1e6) }"; then
-    die 1 "$count idle $(plural "$count" "GPU was" "GPUs were") not to be had within $timeout s: ${reasons:2}"
+    die 1 "$count idle $(plural "$count" "GPU was" "GPUs were") not free within $timeout s: ${reasons:2}"
   fi
   if [[ -z $has_said ]]; then
     echo "lockstep: waiting for $count idle $(plural "$count" GPU GPUs): ${reasons:2}" >&2

@@ -33,7 +33,7 @@ void require_valid(const AllReduceFlags& flags) {
   require_positive("--comm-timeout", flags.comm_timeout);
   plan::parse_all_reduce_plan(flags.plan);
   require(flags.op != "avg" || is_floating_point(flags.dtype()), ErrorCode::Usage, "-o",
-          "there is no average of {}; use sum, or a floating point type", flags.datatype);
+          "cannot average {}; use sum, or a floating-point type", flags.datatype);
   require_writable({{"--json", flags.json_path}});
   list_sizes(flags);
 }

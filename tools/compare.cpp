@@ -107,7 +107,7 @@ void require_drift(const CompareFlags& flags) {
   const char* const reason = training.dtype != "float32" ? "--dtype is float64 already"
                              : training.bitwise          ? "under --bitwise nothing drifts"
                              : training.sampler != "exact"
-                                 ? "under --sampler torch ddp trains on other numbers"
+                                 ? "under --sampler torch ddp trains on other rows"
                                  : nullptr;
   require(reason == nullptr, ErrorCode::Usage, "--explain-drift",
           "repeats float32 training in float64, and {}; leave one out", reason ? reason : "");

@@ -128,7 +128,7 @@ const CourseProgram* next_program(const PassedPrograms& progress) {
 
 void print_next(const CourseProgram* next) {
   if (!next) {
-    fmt::print("all of them have passed here; tutorials/README.md says what comes next\n");
+    fmt::print("all programs have passed here; tutorials/README.md says what comes next\n");
     return;
   }
   fmt::print("next: {}\n  lockstep learn next\n", next->name);

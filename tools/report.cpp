@@ -53,7 +53,7 @@ void run_report(const ReportFlags& flags) {
   }
   if (!found.left_out.empty()) {
     fmt::print("{}\n",
-               wrap(fmt::format("left out, no run file: {}", fmt::join(found.left_out, ", "))));
+               wrap(fmt::format("left out, not a run file: {}", fmt::join(found.left_out, ", "))));
   }
   fmt::print("report: {} ({} run{}, {} kB); open it in a browser\n", flags.output_path, runs.size(),
              runs.size() == 1 ? "" : "s", html.size() / 1000);

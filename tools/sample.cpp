@@ -50,11 +50,11 @@ std::string find(const checkpoint::Metadata& metadata, const char* key) {
 std::string model_word(const SampleFlags& flags, const checkpoint::Metadata& metadata) {
   const std::string word = flags.model.empty() ? find(metadata, kModelKey) : flags.model;
   require(!word.empty(), ErrorCode::Usage, "sample",
-          "'{}' doesn't say which model its weights are of, as those of train --save do; give "
+          "'{}' doesn't say which model its weights are of, as files of train --save do; give "
           "--model gpt2, gpt2-medium or gpt:LAYERS-HEADS-CHANNELS-CONTEXT",
           flags.init_path);
   require(nn::parse_model(word).takes_text(), ErrorCode::Usage, "sample",
-          "'{}' is no model of texts; use the weights of a gpt:, gpt2 or gpt2-medium", word);
+          "'{}' is not a text model; use the weights of a gpt:, gpt2 or gpt2-medium", word);
   return word;
 }
 

@@ -12,8 +12,8 @@
 //   right.bias                 16         none           8
 //   check: the average counts rank 1's missing gradient as zero ... ok
 //   check: a gradient that no rank computed is left as it was ... ok
-//   check: among 3 ranks: 50 * 2 / 3 by the world size, 50 by the active ranks ... ok
-//   check: weights by the active ranks and of one device: largest difference ...
+//   check: among 3 ranks: 50 * 2 / 3 dividing by all, 50 by the active ranks ... ok
+//   check: divided by the active ranks: weights against one device's: largest difference ...
 
 #include <lockstep.h>
 
@@ -152,7 +152,8 @@ void take_first_graph(const std::vector<Device>& devices) {
   });
   fmt::print("three steps with the left head alone; a fourth one with both:\n");
   tutorial::say("  " + message, 4);
-  tutorial::check("buckets follow the order of gradients, as find's cannot", is_rebuilt);
+  tutorial::check("buckets follow the order of gradients, which Unused::find cannot do",
+                  is_rebuilt);
 }
 
 // --- ranks without rows
@@ -204,15 +205,15 @@ std::vector<double> joined_gradients(const std::vector<Device>& devices, JoinDiv
 void join_uneven(const std::vector<Device>& devices) {
   const std::vector<double> by_all = joined_gradients(devices, JoinDivisor::world_size);
   const std::vector<double> by_active = joined_gradients(devices, JoinDivisor::active_ranks);
-  fmt::print("step  ranks with rows  divided by {:>2}  divided by the active\n", num_ranks);
+  fmt::print("step  ranks with rows  divided by {:>2}  by the active ranks\n", num_ranks);
   bool is_right = true;
   for (int step = 0; step < kSteps; ++step) {
     const int active = step < short_steps ? num_ranks : num_ranks - 1;
-    fmt::print("{:4} {:16} {:14.2f} {:22.2f}\n", step, active, by_all[step], by_active[step]);
+    fmt::print("{:4} {:16} {:14.2f} {:21.2f}\n", step, active, by_all[step], by_active[step]);
     is_right &= std::abs(by_all[step] - 50.0 * active / num_ranks) < 1e-3;
     is_right &= std::abs(by_active[step] - 50.0) < 1e-3;
   }
-  tutorial::check(fmt::format("among {} ranks: 50 * {} / {} by the world size, 50 by the active "
+  tutorial::check(fmt::format("among {} ranks: 50 * {} / {} dividing by all, 50 by the active "
                               "ranks",
                               num_ranks, num_ranks - 1, num_ranks),
                   is_right);
@@ -268,7 +269,8 @@ void run(const tutorial::Options& options) {
   fail_without_find(two);
   tutorial::step(2, "the same with Unused::find, PyTorch's find_unused_parameters=True");
   average_with_find(two);
-  tutorial::step(3, "the same use in every step: Unused::as_first, PyTorch's static_graph=True");
+  tutorial::step(
+      3, "the same parameters in every step: Unused::as_first, PyTorch's static_graph=True");
   take_first_graph(two);
 
   tutorial::step(
@@ -277,20 +279,21 @@ void run(const tutorial::Options& options) {
   tutorial::step(5, "the same with join; every rank's own gradient is 50");
   join_uneven(devices);
 
-  tutorial::step(6, "a training with both");
+  tutorial::step(6, "train with a missing head and uneven batches");
   for (const JoinDivisor divisor : {JoinDivisor::world_size, JoinDivisor::active_ranks}) {
     const double difference = tutorial::max_abs_difference(*train_joined(devices, divisor),
                                                            *train_one(devices[0], divisor));
     const char* by = divisor == JoinDivisor::world_size ? "world size" : "active ranks";
-    tutorial::check_close(fmt::format("weights by the {} and of one device", by), difference,
-                          tutorial::weight_tolerance(kSteps));
+    tutorial::check_close(fmt::format("divided by the {}: weights against one device's", by),
+                          difference, tutorial::weight_tolerance(kSteps));
   }
   tutorial::answer(
-      fmt::format("It ends with an error that names the rank, unless you told it what to do. "
-                  "Unused::find averages over all ranks and counts a missing gradient as 0 (16 and "
-                  "none give 8). Under join a rank without rows counts as 0 too ({:.2f} of 50), or "
-                  "not at all (50).",
-                  50.0 * (num_ranks - 1) / num_ranks),
+      fmt::format(
+          "It fails with an error that names the rank, unless you told it what to do. "
+          "Unused::find averages over all ranks and counts a missing gradient as 0 (16 and "
+          "none give 8). Under join a rank without rows counts as 0, too ({:.2f} of 50), or "
+          "not at all (50).",
+          50.0 * (num_ranks - 1) / num_ranks),
       {{"--ranks 8", "One missing rank of eight counts for less."},
        {"--short 0", "Rank 0 has no rows at all, and ends with the others' weights."}});
 }

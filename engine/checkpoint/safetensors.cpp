@@ -127,7 +127,7 @@ Metadata metadata_of(const Json& object, const std::string& file) {
   if (object.is_null()) return metadata;
   expect(object.is_object(), file, "{} is not an object", kMetadataKey);
   for (const auto& [key, text] : object.items()) {
-    expect(text.is_string(), file, "{} may hold texts only, but '{}' is none", kMetadataKey,
+    expect(text.is_string(), file, "{} may hold only strings, but '{}' is not one", kMetadataKey,
            shown(key));
     metadata.emplace(key, text.get<std::string>());
   }
@@ -240,13 +240,14 @@ Header read_header(InputFile& file) {
   file.read_exactly(length_bytes);
   const auto length = std::bit_cast<std::uint64_t>(length_bytes);
   const bool fits = length <= kMaxHeaderBytes && length <= file.num_bytes() - 8;
-  require(fits || length_bytes[0] != std::byte{'{'}, ErrorCode::Io, kOperation,
-          "'{}' is JSON text, no safetensors file; if it is an index, name one of the files that "
-          "it lists",
-          file.name());
+  require(
+      fits || length_bytes[0] != std::byte{'{'}, ErrorCode::Io, kOperation,
+      "'{}' is JSON text, not a safetensors file; if it is an index, name one of the files that "
+      "it lists",
+      file.name());
   require(
       fits, ErrorCode::Io, kOperation,
-      "'{}' claims a header of {} bytes in a file of {}: it is truncated or no safetensors file",
+      "'{}' claims a header of {} bytes in a file of {}: it is truncated or not a safetensors file",
       file.name(), length, file.num_bytes());
   std::string json(length, '\0');
   file.read_exactly(std::as_writable_bytes(std::span(json)));
@@ -281,7 +282,7 @@ ArrayFile read_safetensors(const std::filesystem::path& path) {
     if (entry.dtype) {
       result.arrays.push_back({std::move(entry.name), *entry.dtype, entry.shape, std::move(bytes)});
     } else {
-      log_warning("[{}] '{}': left out '{}', whose element type Lockstep lacks", kOperation,
+      log_warning("[{}] '{}': left out '{}': Lockstep does not have its element type", kOperation,
                   file.name(), shown(entry.name));
     }
   }

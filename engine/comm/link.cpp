@@ -111,13 +111,13 @@ LinkSpec parse_link(std::string_view text) {
   LinkSpec link;
   link.latency_seconds = parse_quantity(latency, kTimes);
   if (!(link.latency_seconds >= 0 && link.latency_seconds <= kMaxLatencySeconds)) {
-    refuse(text, fmt::format("'{}' is no latency in ns, us, ms or s", latency));
+    refuse(text, fmt::format("'{}' is not a latency in ns, us, ms or s", latency));
   }
   link.bytes_per_second = parse_quantity(bandwidth, kBytes);
   if (std::isnan(link.bytes_per_second)) link.bytes_per_second = parse_quantity(bandwidth, kBits);
   if (!(link.bytes_per_second >= kMinBytesPerSecond &&
         link.bytes_per_second <= kMaxBytesPerSecond)) {
-    refuse(text, fmt::format("'{}' is no bandwidth of 1 B/s or more in B/s, KB/s, MB/s, GB/s, "
+    refuse(text, fmt::format("'{}' is not a bandwidth of 1 B/s or more in B/s, KB/s, MB/s, GB/s, "
                              "Kbit/s, Mbit/s or Gbit/s",
                              bandwidth));
   }

@@ -134,7 +134,8 @@ TcpTransport::~TcpTransport() {
 
 TcpTransport::Peer& TcpTransport::peer(int rank) const {
   Peer* peer = by_rank_[static_cast<std::size_t>(rank)].get();
-  require(peer != nullptr, ErrorCode::State, "tcp", "rank {} is no peer of this transport", rank);
+  require(peer != nullptr, ErrorCode::State, "tcp", "rank {} is not a peer of this transport",
+          rank);
   return *peer;
 }
 

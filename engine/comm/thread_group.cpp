@@ -346,7 +346,7 @@ void run_rank(Communicator& communicator, const std::function<void(Communicator&
   } catch (const std::exception& error) {
     give_up(ErrorCode::State, error.what());
   } catch (...) {
-    give_up(ErrorCode::State, "an exception that is no std::exception");
+    give_up(ErrorCode::State, "an exception that is not a std::exception");
   }
 }
 

@@ -178,9 +178,9 @@ class Decision {
     const bool is_one_host = result_.hosts == Hosts::one;
     const char* const name = has(family_.local_rank) ? family_.local_rank : nullptr;
     require(name || is_one_host, ErrorCode::Usage, family_.local_rank,
-            "this environment variable is missing; with ranks on several hosts it says which of "
-            "its host's ranks, and so which device, a process is; if all ranks are on this host, "
-            "set MASTER_ADDR to 127.0.0.1");
+            "this environment variable is missing; with ranks on several hosts it numbers the "
+            "ranks of each host, and so says which device is whose; if all ranks are on this "
+            "host, set MASTER_ADDR to 127.0.0.1");
     result_.local_rank = name ? *find_number(environment_, name) : result_.rank;
     note("local rank", result_.local_rank, name ? name : "the rank, since all are on one host");
     const int local_size = result_.local_world_size;

@@ -53,8 +53,9 @@ void warn_of_unused_address(const RankEnvironment& rank) {
   const bool is_used = rank.hosts == Hosts::several || is_loopback(rank.master_address);
   const std::string why = is_used ? "" : comm::why_unknown(rank.master_address);
   if (why.empty()) return;
-  log_warning("MASTER_ADDR={} is no host ({}); all ranks are on this one and meet on its loopback",
-              rank.master_address, why);
+  log_warning(
+      "MASTER_ADDR={} is not a host ({}); all ranks are on this one and meet on its loopback",
+      rank.master_address, why);
 }
 
 // Rank 0 listens at the given address. A host may know its own name as its loopback (127.0.1.1 in

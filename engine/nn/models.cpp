@@ -45,9 +45,10 @@ CnnLayer parse_layer(std::string_view text, std::string_view word) {
     layer.size = parse_number(word);
   }
   if (layer.size == 0) {
-    fail_model(text, fmt::format("'{}' is no layer: NcK is a convolution of N channels with a K x "
-                                 "K kernel (K odd), pK or aK a pool, N a linear layer",
-                                 word));
+    fail_model(text,
+               fmt::format("'{}' is not a layer: NcK is a convolution of N channels with a K x "
+                           "K kernel (K odd), pK or aK a pool, N a linear layer",
+                           word));
   }
   return layer;
 }

@@ -213,7 +213,7 @@ std::size_t Module::register_child(std::string name, Module& member) {
   const auto* place = reinterpret_cast<const std::byte*>(&member);
   require(!std::less<>()(place, begin) && std::less<>()(place, begin + object_bytes()),
           ErrorCode::Usage, "module",
-          "'{}' is registered by reference, but is no member of this {}", name, type_name());
+          "'{}' is registered by reference, but is not a member of this {}", name, type_name());
   const std::ptrdiff_t offset = place - reinterpret_cast<const std::byte*>(this);
   members_.push_back({register_child(std::move(name), member_at(offset)), offset});
   return members_.back().child;

@@ -150,9 +150,8 @@ PipelinePlan pipeline_plan(PipelineSchedule schedule, std::size_t num_stages,
           to_string(schedule), num_chunks);
   require(!is_interleaved || num_micro_batches <= num_stages || num_micro_batches % num_stages == 0,
           ErrorCode::Usage, "pipeline",
-          "interleaved takes micro-batches in groups of as many as there are stages, and {} are no "
-          "multiple of {}; use {} or {}",
-          num_micro_batches, num_stages, num_micro_batches / num_stages * num_stages,
+          "interleaved on {} stages needs a multiple of {} micro-batches, found {}; use {} or {}",
+          num_stages, num_stages, num_micro_batches, num_micro_batches / num_stages * num_stages,
           (num_micro_batches / num_stages + 1) * num_stages);
   PipelinePlan plan{schedule, num_stages, num_micro_batches, num_chunks, {}};
   for (std::size_t stage = 0; stage < num_stages; ++stage) {

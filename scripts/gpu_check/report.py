@@ -62,7 +62,7 @@ def read(path):
             return result
     except (ValueError, TypeError, KeyError):
         pass
-    raise Problem(f"{path} is no result ({SCHEMA}) of a GPU and of a commit that can be built again")
+    raise Problem(f"{path} is not a result ({SCHEMA}) of a GPU and of a commit that can be built again")
 
 
 def page(folder):

@@ -59,7 +59,7 @@ const std::vector<Hop>& Network::route(std::size_t from_node, std::size_t to_nod
   for (std::size_t node = to_node; node != from_node;) {
     const Hop hop = arrived_by_[from_node][node];
     require(hop != kNoHop, ErrorCode::Usage, "topology",
-            "'{}': no way leads from '{}' to '{}' but through another GPU", topology_.name,
+            "'{}': every way from '{}' to '{}' leads through another GPU", topology_.name,
             topology_.nodes[from_node].name, topology_.nodes[to_node].name);
     hops.push_back(hop);
     const Link& link = topology_.links[hop / 2];

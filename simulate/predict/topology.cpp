@@ -223,7 +223,7 @@ Node read_node(const JsonFields& fields, const Topology& topology) {
   for (const auto& [word, value] : kNodeKinds) {
     if (word == kind) return {name, value, 0};
   }
-  fields.fail_at("kind", fmt::format("'{}' is no kind of node; use gpu, device, switch, cpu, "
+  fields.fail_at("kind", fmt::format("'{}' is not a kind of node; use gpu, device, switch, cpu, "
                                      "nvswitch or nic",
                                      shown(kind)));
 }
@@ -253,7 +253,7 @@ Link read_link(const JsonFields& fields, const Topology& topology) {
   const std::string kind = fields.text("kind");
   const auto found = std::ranges::find(kLinkKinds, kind, &LinkWord::word);
   if (found == kLinkKinds.end()) {
-    fields.fail_at("kind", fmt::format("'{}' is no kind of link; use nvlink, pcie, socket, "
+    fields.fail_at("kind", fmt::format("'{}' is not a kind of link; use nvlink, pcie, socket, "
                                        "network or memory",
                                        shown(kind)));
   }
@@ -286,7 +286,7 @@ std::vector<char> reached_nodes(const Topology& topology, std::size_t start, Way
 void require_connected(const JsonFields& fields, const Topology& topology) {
   const auto cpu = std::ranges::find(topology.nodes, NodeKind::cpu, &Node::kind);
   if (cpu == topology.nodes.end()) {
-    fields.fail_at("nodes", "no node is of the kind cpu: where would a batch come from?");
+    fields.fail_at("nodes", "no node is of the kind cpu, from which batches come");
   }
   const auto start = static_cast<std::size_t>(cpu - topology.nodes.begin());
   const std::vector<char> reached = reached_nodes(topology, start, Ways::all);
@@ -308,7 +308,7 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
     if (!has_way[i] && (kind == NodeKind::gpu || kind == NodeKind::cpu)) {
       fields.fail_at(place,
                      fmt::format("links lead from '{}' to '{}' through other GPUs only, which "
-                                 "pass nothing on",
+                                 "do not forward messages",
                                  shown(cpu->name), name));
     }
   }

@@ -124,9 +124,8 @@ comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptio
   Machine* const acted = machine();
   if (acted == nullptr) return options;
   require(static_cast<std::size_t>(world_size) == acted->devices().size(), ErrorCode::Usage,
-          "--act-as",
-          "{} ranks for the machine that is acted out, which has a device for each of {}",
-          world_size, acted->devices().size());
+          "--act-as", "the machine that is acted out has devices for {} ranks, found {} ranks",
+          acted->devices().size(), world_size);
   options.make_links = [acted](int rank) {
     return std::make_unique<ActedLink>(*acted, rank, acted->devices());
   };

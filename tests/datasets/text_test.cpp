@@ -101,7 +101,7 @@ TEST(TokenFiles, MistakesAreNamed) {
   file.write({20240520, 1, 20}, std::vector<std::uint16_t>(20));
   expect_error(ErrorCode::Io, "has 18 tokens to train on", [&] { read_tokens(file.path(), 18); });
   std::ofstream(file.path()) << "odd";
-  expect_error(ErrorCode::Io, "has 3 bytes, which are no tokens of two bytes",
+  expect_error(ErrorCode::Io, "has 3 bytes; tokens of two bytes need an even number",
                [&] { read_tokens(file.path(), 4); });
   expect_error(ErrorCode::Io, "missing.bin", [] { read_tokens("missing.bin", 4); });
 }

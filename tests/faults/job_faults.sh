@@ -107,7 +107,7 @@ strays() {  # strays TRANSPORT
   for name in stray0 stray1 stray3 stranger; do ends $name 1 $at_once; done
   says stray0 "port $port of 127.0.0.1 is in use by another program"
   says stray1 '\[join\] rank 1 of this job is taken by process [0-9]+ on '
-  says stray3 '\[join\] all 2 ranks of this job have come, and rank 3 is none of them'
+  says stray3 '\[join\] all 2 ranks of this job have come, and rank 3 is not one of them'
   says stranger 'it belongs to a job with another token'
   ! has_ended rank0 || wrong "rank 0 ended before the strays did: its steps are too few"
   ends rank0 0 60

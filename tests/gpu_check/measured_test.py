@@ -52,6 +52,6 @@ class Measured(FolderTest):
 
     def test_a_rehearsal_or_what_nobody_could_run_again_is_refused_and_nothing_written(self):
         for changes in ({"emulated": True}, {"commit": "0123-dirty"}, {"schema": "x"}):
-            with self.assertRaisesRegex(Problem, "is no result"):
+            with self.assertRaisesRegex(Problem, "is not a result"):
                 report.keep_and_write(self.folder, [self.write(**changes)])
             self.assertFalse((self.folder / "measured.md").exists())

@@ -178,7 +178,7 @@ TEST(MatmulPrecisionWord, IsOneOfPyTorchs) {
   for (const char* word : {"highest", "high", "medium"}) {
     EXPECT_EQ(to_string(parse_matmul_precision(word)), word);
   }
-  expect_error(ErrorCode::Usage, "'tf32' is none; use highest",
+  expect_error(ErrorCode::Usage, "'tf32' is not a precision; use highest",
                [] { parse_matmul_precision("tf32"); });
 }
 

@@ -121,7 +121,7 @@ TEST(GptTraining, Bfloat16FactorsAreJudgedByTheirOwnLimit) {
       run_lockstep(words("train --precision bf16 --matmul-precision high"), folder.path()), 2,
       {"--precision", "--matmul-precision"});
   expect_rejected(run_lockstep(words("train --precision fp16"), folder.path()), 2,
-                  {"'fp16' is none of"});
+                  {"'fp16' is not one of"});
 }
 
 TEST(GptTraining, MistakesAreNamed) {

@@ -154,7 +154,7 @@ TEST_F(Resume, FromADamagedCheckpointNamesTheFile) {
   const fs::path state = checkpoint / "state.json";
   const std::string text = read_text(state);
   write_text(state, text.substr(0, text.size() / 2));
-  expect_resume_rejected(1, {"state.json is no state of a checkpoint, or is damaged"});
+  expect_resume_rejected(1, {"state.json is not the state of a checkpoint, or is damaged"});
   std::string newer = text;
   newer.replace(newer.find("checkpoint/1"), 12, "checkpoint/2");
   write_text(state, newer);

@@ -91,14 +91,15 @@ TEST_F(Sample, Gpt2sTokensComeFromAVocabulary) {
 TEST_F(Sample, MistakesAreNamed) {
   train();
   save_without_metadata();
-  expect_failure("--init gpt.safetensors",
-                 "'--prompt' has the character '\u20ac' (U+20AC), which is none of the 61 that the "
-                 "model knows",
-                 "A \u20ac");
+  expect_failure(
+      "--init gpt.safetensors",
+      "'--prompt' has the character '\u20ac' (U+20AC), which is not one of the 61 that the "
+      "model knows",
+      "A \u20ac");
   expect_failure("--init gpt.safetensors", "'--prompt' is not UTF-8 text", "a\xff");
   expect_failure("--init bare.safetensors", "'bare.safetensors' doesn't say which model");
   expect_failure("--init bare.safetensors --model gpt:1-2-16-8", "doesn't say which characters");
-  expect_failure("--init gpt.safetensors --model mlp:4-2", "'mlp:4-2' is no model of texts");
+  expect_failure("--init gpt.safetensors --model mlp:4-2", "'mlp:4-2' is not a text model");
   expect_failure("--init gpt.safetensors --model gpt:2-2-16-8",
                  "'gpt.safetensors' does not fit --model gpt:2-2-16-8: [load_state_dict] the "
                  "weights are those of 1 layers, and the model has 2");
@@ -112,7 +113,7 @@ TEST_F(Sample, MistakesAreNamed) {
   for (const char* dataset : {"tokens:t.bin", "digits"}) {
     expect_rejected(
         run_lockstep(words("train --vocab . --dataset " + std::string(dataset)), folder_.path()), 2,
-        {"[--vocab] has no effect here: it makes tokens of texts"});
+        {"[--vocab] has no effect here: it turns text into tokens"});
   }
 }
 

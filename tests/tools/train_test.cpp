@@ -125,7 +125,7 @@ TEST(Train, SaysHowManyRowsABatchLargerThanTheDataHas) {
 
 TEST(Train, TheTorchSamplerSaysWhyWeightsDiffer) {
   const std::string flags = "--sampler torch --steps 2 --devices 2 --parallel ddp";
-  const std::string padding = "--sampler torch pads the rows and averages a mean per rank";
+  const std::string padding = "--sampler torch pads the rows and averages the ranks' means";
   const std::string shuffling = "only with --no-shuffle are the rows PyTorch's";
   const std::string shuffled = one_line(train(flags).out);
   EXPECT_THAT(shuffled, HasSubstr(padding));

@@ -98,7 +98,7 @@ TEST(WithDevices, LimitsDecideWhatIsIdle) {
   machine.publish();
   expect_rejected(
       run_lockstep(with_devices("1 --timeout 0", "true")), 1,
-      {"[with-devices] 1 idle GPU was not to be had within 0 s", "GPU 0 has 600 MiB in use"});
+      {"[with-devices] 1 idle GPU was not free within 0 s", "GPU 0 has 600 MiB in use"});
   expect_rejected(run_lockstep(with_devices("1 --timeout 0 --max-used-mib 700", "true")), 1,
                   {"GPU 0 is 40 % utilised"});
   const std::string flags = "1 --timeout 0 --max-used-mib 700 --max-utilization 50";

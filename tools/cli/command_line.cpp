@@ -69,7 +69,7 @@ std::string describe(std::string problem, const CLI::App& program) {
 CLI::Validator one_of(const std::vector<std::string>& words) {
   const auto check = [words](const std::string& word) -> std::string {
     if (std::ranges::count(words, word) > 0) return {};
-    return fmt::format("'{}' is none of {}{}", word, fmt::join(words, ", "),
+    return fmt::format("'{}' is not one of {}{}", word, fmt::join(words, ", "),
                        did_you_mean(word, words));
   };
   return {check, fmt::format("{{{}}}", fmt::join(words, ","))};

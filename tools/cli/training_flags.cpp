@@ -82,7 +82,7 @@ constexpr IdleRule kWithoutText = {
       const datasets::DatasetSpec dataset = datasets::parse_dataset(in.flags.dataset);
       return !dataset.is_text() || dataset.kind == datasets::DatasetKind::tokens;
     },
-    "makes tokens of texts, and this --dataset is none; leave it out, or use text:FILE, "
+    "turns text into tokens, and this --dataset is not text; leave it out, or use text:FILE, "
     "tinyshakespeare or embedded-text"};
 constexpr IdleRule kOnGpu = {
     [](const FlagSetting& in) { return in.device == DeviceType::cuda; },
@@ -113,12 +113,13 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.one_of = {"gpipe", "1f1b", "interleaved"}, .idle = {kWithoutPipeline}}),
     flag("--chunks", &F::chunks, "parts of the model on each stage of interleaved (default 2)",
          {.idle = {kWithoutPipeline, kWithoutChunks}}),
-    flag("--shard", &F::shard,
-         "what the ranks of ddp divide among them: the optimizer's state (optimizer: ZeRO-1), "
-         "gradients too (gradients: ZeRO-2), parameters too (parameters: ZeRO-3, FSDP)",
-         {.one_of = {"optimizer", "gradients", "parameters"},
-          .commands = kTrain,
-          .idle = {kWithoutDdp}}),
+    flag(
+        "--shard", &F::shard,
+        "what the ranks of ddp divide among themselves: the optimizer's state (optimizer: ZeRO-1), "
+        "gradients too (gradients: ZeRO-2), parameters too (parameters: ZeRO-3, FSDP)",
+        {.one_of = {"optimizer", "gradients", "parameters"},
+         .commands = kTrain,
+         .idle = {kWithoutDdp}}),
     flag("--devices", &F::devices, "how many logical devices (default 1)",
          {.commands = kTrain, .ranks = kEachItsOwn}),
     flag("--device-ids", &F::device_ids, "exactly these logical devices, such as 0,3",
@@ -232,7 +233,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--save", &F::save_path, "write the weights here (safetensors)",
          {.commands = kTrain, .ranks = kEachItsOwn}),
     flag("--checkpoint-dir", &F::checkpoint_dir,
-         "keep in this folder what the run needs to go on after it was ended",
+         "keep checkpoints in this folder, from which an ended run goes on",
          {.commands = kTrain, .ranks = kEachItsOwn, .recorded_as = ""}),
     flag(
         "--checkpoint-every", &F::checkpoint_every,

@@ -38,7 +38,7 @@ std::array<Part, 5> overheads(const trace::StepBreakdown& step) {
        {step.copy, "copies between devices",
         "a larger batch per device spreads them over more rows"},
        {step.data, "waiting for data", "batches are made too slowly, by one thread"},
-       {step.host + step.unattributed, "work of the host",
+       {step.host + step.unattributed, "work on the host",
         "a larger batch per device spreads it over more rows"}}};
   std::stable_sort(parts.begin(), parts.end(),
                    [](const Part& a, const Part& b) { return a.seconds > b.seconds; });
@@ -115,9 +115,9 @@ Cause cause_of(const FileRows& rows, std::size_t index, const Part& largest,
     return {"the cores here, which could not keep up", "use a larger --slow-motion"};
   }
   if (row.contended == true || baseline.contended == true) {
-    return {fmt::format("other processes, which took the {} meanwhile",
+    return {fmt::format("other processes, which used the {} meanwhile",
                         row.is_on_cores ? "cores" : "GPU"),
-            "repeat it when they are idle"};
+            "repeat it on an idle machine"};
   }
   if (row.mode == "pipeline") {
     return {"stages that wait for each other", "more --micro-batches shorten the bubble"};

@@ -99,7 +99,8 @@ void add_event(const nlohmann::json& event, std::map<std::int64_t, Row>& rows, E
 Events read_events(const JsonFile& file) {
   const nlohmann::json& json = file.json();
   if (!json.is_object() || !json.contains("traceEvents") || !json["traceEvents"].is_array()) {
-    file.fail_at("", "this is no timeline: it has no traceEvents; give the file of --trace");
+    file.fail_at("",
+                 "this is not a timeline: it has no traceEvents; give a file that --trace wrote");
   }
   Events events;
   std::map<std::int64_t, Row> rows;  // by tid, which counts over all ranks

@@ -208,8 +208,8 @@ double peak_flops(const predict::DeviceProfile& device, Precision precision) {
            (precision == Precision::tf32 ? peak.tf32 : peak.bf16);
   }
   fail(ErrorCode::Usage, "--precision",
-       "no peak for {} is known of '{}'; measure a step there and give --step",
-       precision == Precision::tf32 ? "tf32" : "bf16", device.name);
+       "the peak of '{}' in {} is not known; measure a step there and give --step", device.name,
+       precision == Precision::tf32 ? "tf32" : "bf16");
 }
 
 double guessed_step_seconds(const Net& net, const predict::DeviceProfile& device) {

@@ -143,7 +143,7 @@ std::vector<WhatIf> parse_what_if(const std::string& word) {
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool is_good = error == std::errc() && stop == text.data() + text.size() && value > 0 &&
                          value <= kMaxChange && (name != "batch" || value == std::floor(value));
-    require(is_good, ErrorCode::Usage, "--what-if", "'{}' is no value of {}", shown(text), name);
+    require(is_good, ErrorCode::Usage, "--what-if", "'{}' is not a value of {}", shown(text), name);
     if (name == "bucket_mib") change.bucket_mib = value;
     if (name == "bandwidth") change.bandwidth = value;
     if (name == "batch") change.batch = static_cast<std::size_t>(value);

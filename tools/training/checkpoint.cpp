@@ -112,9 +112,10 @@ nlohmann::json read_state(const fs::path& folder) {
   const std::string schema =
       state.is_object() ? state.value("schema", std::string()) : std::string();
   require(schema.starts_with("lockstep.checkpoint/"), ErrorCode::Io, "checkpoint",
-          "{} is no state of a checkpoint, or is damaged; resume from another one", path.string());
+          "{} is not the state of a checkpoint, or is damaged; resume from another one",
+          path.string());
   require(schema == kCheckpointSchema, ErrorCode::Io, "checkpoint",
-          "{} is of {}, and this program knows {}; use the newer program that wrote it",
+          "{} has schema {}, and this program reads {}; use the newer program that wrote it",
           path.string(), schema, kCheckpointSchema);
   return state;
 }
@@ -221,7 +222,7 @@ std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const Trai
     if (!newest && is_auto) return std::nullopt;
     require(newest.has_value(), ErrorCode::Io, "--resume",
             "there is no checkpoint at '{}'; --resume auto takes the newest of --checkpoint-dir, "
-            "or starts anew",
+            "or starts from scratch",
             folder.string());
     folder = *newest;
   }

@@ -365,8 +365,8 @@ TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
 std::string torch_sampler_note(const TrainingTask& task) {
   if (task.sampler != Sampler::torch) return {};
   return fmt::format(
-      "--sampler torch pads the rows and averages a mean per rank, so ddp trains on other numbers "
-      "than one device{}",
+      "--sampler torch pads the rows and averages the ranks' means, so the result of ddp is not "
+      "one device's{}",
       task.shuffle == data::Shuffle::off
           ? ""
           : "; only with --no-shuffle are the rows PyTorch's, whose permutation comes from its own "

@@ -95,7 +95,7 @@ class TimeLimit {
 std::string late_line(std::string_view operation, int rank, double seconds, std::string_view what) {
   return fmt::format(
       "[{}] rank {} waited {} s in {} for the other ranks: one of them has ended, stands still, or "
-      "did not call it; MPI cannot give up a call, so this process ends",
+      "did not call it; MPI cannot abandon a call, so this process ends",
       operation, rank, seconds, what);
 }
 
@@ -188,7 +188,7 @@ void require_served(const CollectiveCall& call) {
   const CallHeader& header = call.header;
   const char* name = name_of(header.operation);
   require(!is_point_to_point(header.operation), ErrorCode::Usage, name,
-          "MPI carries collectives here, and no messages; use --comm own");
+          "MPI carries only collectives here; for messages use --comm own");
   require(header.device == DeviceType::cpu, ErrorCode::Device, name,
           "MPI moves CPU tensors here, found {}; use --comm nccl or own",
           lockstep::describe(call.input));

@@ -156,7 +156,7 @@ class NcclCommunicator final : public Communicator {
 void NcclCommunicator::require_served(const CollectiveCall& call) const {
   const char* name = name_of(call.header.operation);
   require(!is_point_to_point(call.header.operation), ErrorCode::Usage, name,
-          "NCCL carries collectives here, and no messages; use --comm own");
+          "NCCL carries only collectives here; for messages use --comm own");
   require(!call.input.defined() || call.input.device() == options_.device, ErrorCode::Device, name,
           "this rank's NCCL communicator serves {}, found {}", to_string(options_.device),
           lockstep::describe(call.input));

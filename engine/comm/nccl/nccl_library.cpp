@@ -27,7 +27,7 @@ Library load(const std::string& path) {
   const runtime::SharedLibrary file(
       path, {.code = ErrorCode::Comm,
              .operation = "nccl",
-             .advice = fmt::format("it is no NCCL, or one older than {}; install a newer one, or "
+             .advice = fmt::format("it is not NCCL, or is older than {}; install a newer one, or "
                                    "use --comm own",
                                    version_text(kOldestVersion))});
   require(file.is_loaded(), ErrorCode::Comm, "nccl",

@@ -67,7 +67,7 @@ std::string make_token() {
 
 void require_token(std::string_view token, std::string_view what) {
   require(token.size() >= kMinTokenBytes && token.size() <= kMaxTokenBytes, ErrorCode::Usage, what,
-          "a job's token has {} ... {} bytes, so that nobody guesses it, found {}; make one by "
+          "a job's token needs {} to {} bytes, so that it cannot be guessed, found {}; make one by "
           "`openssl rand -hex 32`",
           kMinTokenBytes, kMaxTokenBytes, token.size());
 }

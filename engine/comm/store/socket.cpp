@@ -98,8 +98,8 @@ int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline de
           "--standalone, which takes a free one",
           port, name);
   require(error != EADDRNOTAVAIL, ErrorCode::Comm, "listen",
-          "cannot listen on port {} of {}: it is no address of this host, where rank 0 runs; on "
-          "this host, name one that is (0.0.0.0 for all of them)",
+          "cannot listen on port {} of {}: it is not an address of this host, where rank 0 "
+          "runs; name one that is (0.0.0.0 for all of them)",
           port, name);
   fail(ErrorCode::Comm, "listen", "cannot listen on port {} of {}: {}", port, name,
        std::strerror(error));

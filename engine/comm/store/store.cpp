@@ -111,7 +111,7 @@ Message MemoryStore::ask(const Message& request) {
     const auto number = number_in(text);
     const auto difference = number_in(request[2]);
     require(number && difference, ErrorCode::Usage, "store",
-            "cannot add to the key \"{}\", which holds no number", request[1]);
+            "cannot add to the key \"{}\", which does not hold a number", request[1]);
     // Wraps around instead of overflowing.
     text = std::to_string(static_cast<std::int64_t>(static_cast<std::uint64_t>(*number) +
                                                     static_cast<std::uint64_t>(*difference)));

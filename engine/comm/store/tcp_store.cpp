@@ -140,7 +140,7 @@ Message TcpStoreServer::answer_hello(const Hello& hello) {
   const std::string by_whom =
       is_taken ? fmt::format("rank {} of this job is taken by {}{}", hello.rank,
                              holder->second.process, has_left ? ", which has left" : "")
-               : fmt::format("all {} ranks of this job have come, and rank {} is none of them",
+               : fmt::format("all {} ranks of this job have come, and rank {} is not one of them",
                              world_size_, hello.rank);
   return {has_left ? "left" : "taken", by_whom};
 }
@@ -181,7 +181,7 @@ bool TcpStoreClient::try_to_join(const TcpStoreClientOptions& options, runtime::
   }
   const bool is_late = runtime::has_passed(deadline);
   require(result != IoResult::closed, ErrorCode::Comm, "store",
-          "{} closed the connection: it belongs to a job with another token, or is no Lockstep "
+          "{} closed the connection: it belongs to a job with another token, or is not a Lockstep "
           "store; give this job another --master-port, or both the same LOCKSTEP_TOKEN",
           server_);
   require(result != IoResult::timeout, ErrorCode::Timeout, "store",
@@ -189,13 +189,13 @@ bool TcpStoreClient::try_to_join(const TcpStoreClientOptions& options, runtime::
           "process of rank 0 is stopped",
           server_);
   require(result == IoResult::done || !is_late, ErrorCode::Timeout, "store",
-          "{} cut every connection: too many others want to be let in, or it is no Lockstep store",
+          "{} closed every connection: too many others want to join, or it is not a Lockstep store",
           server_);
   if (result != IoResult::done) return false;
   const std::string_view status = first_of(answer);
   if (status == "ok") return true;
   if (status == "left" && !is_late) return false;
-  require(answer.size() == 2, ErrorCode::Comm, "store", "{} is no Lockstep store", server_);
+  require(answer.size() == 2, ErrorCode::Comm, "store", "{} is not a Lockstep store", server_);
   if (status == "failed") throw decode_error(answer[1]);
   fail(ErrorCode::Comm, "join",
        "{}, so {} cannot join; is another job using port {}? give each job its own MASTER_PORT "

@@ -27,8 +27,9 @@ ReplicaGroup::ReplicaGroup(const std::shared_ptr<nn::Module>& module,
           devices.size() > 1 ? options.reducer.overlap : Overlap::after_backward, devices.size(),
           [this](std::size_t bucket, comm::Launch launch) { return reduce(bucket, launch); }) {
   require(module != nullptr, ErrorCode::Usage, "replica group", "there is no module to copy");
-  require(options.unused == Unused::error, ErrorCode::Usage, "ddp",
-          "one thread that drives all ranks knows no unused parameters; give each rank a thread");
+  require(
+      options.unused == Unused::error, ErrorCode::Usage, "ddp",
+      "one thread that drives all ranks cannot find unused parameters; give each rank a thread");
   require_on_device(*module, devices[0]);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     modules_.push_back(rank == 0 ? module : copy_module(*module, devices[rank]));

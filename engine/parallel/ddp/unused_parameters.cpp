@@ -60,8 +60,8 @@ void UnusedParameters::add_used(std::size_t parameter, bool synchronizes) {
   if (!synchronizes || std::ranges::find(unused_, parameter) == unused_.end()) return;
   const std::string& name = buckets_.parameters()[parameter].first;
   require(!knows_all(), ErrorCode::State, "ddp",
-          "parameter {} got a gradient in this step and none in the first one, which Unused::"
-          "as_first takes for the same in every step; use Unused::find",
+          "parameter {} got a gradient in this step but not in the first; under Unused::as_first "
+          "every step must use the same parameters; use Unused::find",
           name);
   fail(ErrorCode::State, "ddp",
        "parameter {} got a gradient, but what the module returned does not depend on it; compute "

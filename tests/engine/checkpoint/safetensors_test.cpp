@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"NotUtf8", "{\"\xff\":1}", 0, "not valid JSON"},
         BadHeader{"DeepNesting", R"({"a":[[[[[[[[1]]]]]]]]})", 0, "the entry of 'a' must hold"},
         BadHeader{"DeepNestingInMetadata", R"({"__metadata__":{"a":{"b":{}}}})", 0,
-                  "may hold texts only, but 'a' is none"},
+                  "may hold only strings, but 'a' is not one"},
         BadHeader{"MetadataTwice", R"({"__metadata__":{},"__metadata__":{}})", 0,
                   "'__metadata__' appears twice"},
         BadHeader{"DuplicateName",
@@ -267,7 +267,7 @@ TEST(Safetensors, LeavesOutArraysOfTypesThatItLacks) {
 TEST(Safetensors, TellsAnIndexFromAFileOfWeights) {
   const TempFolder folder;
   testing::write_text(folder / "index.json", R"({"weight_map": {"a": "model-1.safetensors"}})");
-  expect_error(ErrorCode::Io, "is JSON text, no safetensors file",
+  expect_error(ErrorCode::Io, "is JSON text, not a safetensors file",
                [&] { read_safetensors(folder / "index.json"); });
 }
 

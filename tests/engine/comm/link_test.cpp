@@ -219,12 +219,13 @@ TEST(LinkSpec, AnythingElseIsAnErrorThatSaysWhatWasExpected) {
   refuses("", "there is no comma");
   refuses("50us", "there is no comma");
   for (const char* latency : {"", "50", "us", "-1us", "50 us", "50min", "nanus", "infs", "1e7s"}) {
-    refuses(std::string(latency) + ",1GB/s", "'" + std::string(latency) + "' is no latency in ns");
+    refuses(std::string(latency) + ",1GB/s",
+            "'" + std::string(latency) + "' is not a latency in ns");
   }
   for (const char* bandwidth : {"", "1", "GB/s", "-1GB/s", "0GB/s", "0.5B/s", "1Gb/s", "1GB",
                                 "1GB/s,", "infGB/s", "99999999999999GB/s"}) {
     refuses("50us," + std::string(bandwidth),
-            "'" + std::string(bandwidth) + "' is no bandwidth of 1 B/s or more");
+            "'" + std::string(bandwidth) + "' is not a bandwidth of 1 B/s or more");
   }
 }
 

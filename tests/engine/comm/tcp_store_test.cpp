@@ -60,8 +60,8 @@ TEST(TcpStoreServer, AnAddressOfAnotherHostIsAnError) {
                [] {
                  const TcpStoreServer server({"192.0.2.1", 0, kToken});
                });
-  expect_error(ErrorCode::Usage, "token has 16 ... 256 bytes, so that nobody guesses it, found 15",
-               [] {
+  expect_error(ErrorCode::Usage,
+               "token needs 16 to 256 bytes, so that it cannot be guessed, found 15", [] {
                  const TcpStoreServer server({"127.0.0.1", 0, "of fifteen char"});
                });
 }

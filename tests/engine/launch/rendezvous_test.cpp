@@ -63,7 +63,7 @@ TEST(JoinJob, AMasterAddressThatDoesNotExistIsSaidToBeOfNoUseOnOneHost) {
   ::testing::internal::CaptureStderr();
   expect_all_joined(join_all(environments, {}));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::HasSubstr("MASTER_ADDR=nowhere.invalid is no host"));
+              ::testing::HasSubstr("MASTER_ADDR=nowhere.invalid is not a host"));
 }
 
 // An IPv4 address of this host that is not the loopback's; empty where it has none.

@@ -75,9 +75,9 @@ TEST(Models, WordsThatNameNoneSayWhatIsAllowed) {
                "'lenett': unknown model; allowed is mlp:", [] { parse_model("lenett"); });
   expect_error(ErrorCode::Usage, "'x' is not a number of channels",
                [] { parse_model("resnet18:x"); });
-  expect_error(ErrorCode::Usage, "'32c4' is no layer: NcK is a convolution",
+  expect_error(ErrorCode::Usage, "'32c4' is not a layer: NcK is a convolution",
                [] { parse_model("cnn:32c4-10"); });
-  expect_error(ErrorCode::Usage, "'' is no layer", [] { parse_model("cnn:"); });
+  expect_error(ErrorCode::Usage, "'' is not a layer", [] { parse_model("cnn:"); });
   expect_error(ErrorCode::Usage, "its last layer must be a number",
                [] { parse_model("cnn:32c3-p2"); });
   expect_error(ErrorCode::Usage, "only linear layers can follow a linear layer",

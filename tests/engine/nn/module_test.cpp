@@ -260,7 +260,7 @@ TEST(MemberLayers, OfACopyAreItsOwn) {
 TEST(MemberLayers, MustBeMembers) {
   Learner model;
   Linear other{5, 2};
-  expect_error(ErrorCode::Usage, "no member of this Learner", [&] { model.add_foreign(other); });
+  expect_error(ErrorCode::Usage, "not a member of this Learner", [&] { model.add_foreign(other); });
   expect_error(ErrorCode::Usage, "'fc' is taken", [&] {
     struct Twice final : ModuleOf<Twice> {
       Twice() {

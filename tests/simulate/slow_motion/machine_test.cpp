@@ -241,8 +241,7 @@ TEST_F(MachineTest, OnStageGroupsHaveARankPerDevice) {
   Machine machine(pair());
   const OnStage on_stage(machine);
   expect_error(ErrorCode::Usage,
-               "3 ranks for the machine that is acted out, which has a device for "
-               "each of 2",
+               "the machine that is acted out has devices for 2 ranks, found 3 ranks",
                [] { with_acted_links(3); });
 }
 

@@ -123,7 +123,7 @@ TEST_F(PageCommand, AFolderMeansAllRunFilesInItByName) {
   const Outcome outcome = run("report results run.json -o all.html");
   expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("report: all.html (4 runs, "));
-  EXPECT_THAT(outcome.out, HasSubstr("left out, no run file: results/group1.trace.json"));
+  EXPECT_THAT(outcome.out, HasSubstr("left out, not a run file: results/group1.trace.json"));
   std::vector<std::string> names;
   for (const auto& each : json_of_page(read_text(folder_ / "all.html")))
     names.push_back(each["name"]);

@@ -61,7 +61,7 @@ json run_case(Subject* subject, const json& inputs) {
   } catch (const std::exception& error) {
     result["threw"] = error.what();
   } catch (...) {
-    result["threw"] = "something that is no std::exception";
+    result["threw"] = "something that is not a std::exception";
   }
   return result;
 }

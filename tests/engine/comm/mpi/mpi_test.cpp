@@ -101,7 +101,7 @@ TEST_F(MpiGroup, ARankThatAbortsEndsTheJob) {
 TEST_F(MpiGroup, RefusesWhatMpiCannotDo) {
   EXPECT_THAT(mpirun(2, "halves").output, HasSubstr("[all_reduce] MPI does not reduce bfloat16"));
   EXPECT_THAT(mpirun(1, "message").output,
-              HasSubstr("[send] MPI carries collectives here, and no messages; use --comm own"));
+              HasSubstr("[send] MPI carries only collectives here; for messages use --comm own"));
   const Outcome named = mpirun(1, "named_plan");
   EXPECT_EQ(named.exit_code, 2);
   EXPECT_THAT(named.output, HasSubstr("MPI chooses its own algorithm, found the plan ring"));

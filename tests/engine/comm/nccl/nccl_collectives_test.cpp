@@ -91,7 +91,7 @@ TEST(NcclGroup, RefusesTensorsOfOtherDevicesNamedPlansAndMessages) {
   EXPECT_THAT(refuse([](Communicator& group) {
                 group.send(Tensor::zeros({2}, DType::float32, gpu_of(group)), 0);
               }),
-              HasSubstr("NCCL carries collectives here, and no messages; use --comm own"));
+              HasSubstr("NCCL carries only collectives here; for messages use --comm own"));
 }
 
 }  // namespace
