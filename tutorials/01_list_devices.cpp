@@ -7,19 +7,7 @@
 //
 // Run:  01_list_devices [--second cpu:5] [--mib 4] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output (abridged; device lines as without a GPU):
-//   "cuda" means cuda:0
-//   [device] unknown device 'gpu:0'; use cpu, cuda, or one with an index such as cuda:1
-//   after making batch                 cpu:0:   640 B   cpu:1:     0 B
-//   with a [100, 10] tensor on cpu:1   cpu:0:   640 B   cpu:1:  4096 B
-//   check: changing a copy leaves the original alone ... ok
-//   check: values come back from the other device unchanged: largest difference 0, ...
-//   [add] all tensors must be on one device, found cpu:0 and cpu:1; move one with to(device)
-//   batch.rows(10, 20) is Tensor[10, 5] float32 on cpu:0, and 0 more bytes are in use
-//   check: writing to a view of rows 10 to 19 changes exactly these rows of the batch ... ok
-//   run 1: now 4 MiB, peak 12 MiB, blocks requested from the system: 3
-//   run 2: now 4 MiB, peak 12 MiB, blocks requested from the system: 0
-//   Answer: A device is a place to compute with memory of its own. ...
+// Expected output with --fast: tutorials/expected/01.txt
 
 #include <string>
 #include <vector>

@@ -9,17 +9,7 @@
 // Run:  15_find_break_even [--guess 1|2|3] [--machine titanx-pascal-dual-root-8]
 //                          [--model mlp:64-256-256-10] [--fast]
 //
-// Expected output (abridged):
-//   A step on two devices, compared with a step on one, is ...
-//   3  longer
-//      rows   devices     kernels  all-reduce       other        step
-//        64         1     53.7 us      0.0 us     10.0 us     63.7 us
-//        64         2     52.4 us     45.4 us     10.5 us    108.3 us
-//     32768         2   1066.9 us     45.4 us     20.8 us   1133.1 us
-//   predicted: two devices are faster from 1496 rows on
-//   check: two devices are slower than one with 64 rows and faster with 32768 ... ok
-//   check: acted out, every step is within 10 % of the prediction ... ok
-//   check: two devices are slower with 748 rows, and faster with 2992 ... ok
+// Expected output with --fast: tutorials/expected/15.txt
 
 #include <cmath>
 #include <string>

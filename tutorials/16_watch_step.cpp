@@ -11,15 +11,7 @@
 // Run:  16_watch_step [--machine k80-p2-16x] [--model mlp:64-384-384-384-384-384-10]
 //                     [--batch 2048] [--bucket-kib 256] [--fast]
 //
-// Expected output (abridged):
-//   f forward, b backward, u update; below: the number of the bucket that is being all-reduced
-//   gpu 0 |fffffffffffff...
-//         |                       1111...
-//   gpu 7 |fffffffffffff...
-//   all-reduces             step    busy      hidden   GPUs idle  slowed down
-//   after backward ...
-//   check: overlap is at least 1.1 times as fast ... ok
-//   check: both end with the weights of a normal run, to the bit ... ok
+// Expected output with --fast: tutorials/expected/16.txt
 
 #include <algorithm>
 #include <string>

@@ -10,15 +10,7 @@
 //                       [--machine titanx-pascal-dual-root-8] [--fast]
 //       20_double_batch --dataset fashion-mnist --data-dir data --batch 256     the book's data
 //
-// Expected output (abridged; figures differ):
-//   train(num_devices=2, batch_size=16, lr=0.2) on digits
-//   test acc: 0.89, 1.2 s/epoch on [cpu:0, cpu:1]
-//   check: weights of 2 devices and of one after 20 steps: largest difference ...
-//   changed                    devices   batch     lr   steps   test acc
-//   nothing                          1      16    0.1     188      0.842
-//   all, as in the book              2      32    0.2      94      0.818
-//   check: two devices alone change nothing ... ok
-//   check: on eight devices an epoch is shorter with a full batch on each ... ok
+// Expected output with --fast: tutorials/expected/20.txt
 
 #include <fmt/ranges.h>
 #include <lockstep.h>

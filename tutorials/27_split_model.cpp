@@ -8,16 +8,7 @@
 //
 // Run:  27_split_model [--batch 64] [--micro 8] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output (abridged; figures differ):
-//   stage 0  F0 F1 F2 F3 .  .  .  B0 F4 B1 F5 B2 F6 B3 F7 B4 .  B5 .  B6 .  B7
-//   bubble: 27.3 % of the slots; (4-1)/(8+4-1) = 27.3 %
-//   check: every plan has the formula's bubble ... ok
-//   check: 1f1b keeps at most as many micro-batches as there are stages ... ok
-//   check: every pipeline gives one device's weights: largest difference ...
-//   check: a stage sends its activations on, and their gradients back ... ok
-//   check: every cut gives one device's weights: largest difference ...
-//   check: a pair of layers all-reduces its output, and its input's gradient ... ok
-//   check: four all-reduces of its activations: two forward, two backward ... ok
+// Expected output with --fast: tutorials/expected/27.txt
 
 #include <lockstep.h>
 

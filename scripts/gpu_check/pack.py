@@ -57,8 +57,7 @@ def build(tree, name, preset, *flags):
     of["programs"] = sorted((folder / "gpu_programs.txt").read_text().split())
     (folder / "pack.json").write_text(json.dumps(of) + "\n")
     (folder / "share").mkdir(exist_ok=True)
-    texts = [*(tree / "tests/bench").glob("torch_*.py"), *(tree / "tutorials").glob("[0-9]*.cpp")]
-    for path in [tree / "tests/tutorials/check_tutorial.py", *texts]:
+    for path in (tree / "tests/bench").glob("torch_*.py"):
         shutil.copy(path, folder / "share")
     return folder
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from dataclasses import dataclass
 
 import machine
@@ -175,7 +174,7 @@ def sanitizer(stage, kind):
 
 def suite(stage):
     """Nothing here is timed, so the parts run beside each other."""
-    share, sizes, lockstep = stage.check.folder / "share", stage.check.sizes, stage.check.lockstep
+    sizes, lockstep = stage.check.sizes, stage.check.lockstep
     parts = tests(stage, "(?!process_)", 120)
 
     def passes(name, *command):
@@ -188,8 +187,7 @@ def suite(stage):
     passes("compare: ddp over NCCL, 2 ranks share the GPU", *compare, *nccl, "--virtual-devices", "cuda:0*2")
     for name in stage.check.names:
         if re.match(sizes.lessons, name):
-            program, text = stage.check.folder / "bin" / name, share / f"{name}.cpp"
-            passes(f"tutorial {name}", sys.executable, share / "check_tutorial.py", program, text, "--device", "cuda")
+            passes(f"tutorial {name}", stage.check.folder / "bin" / name, "--fast", "--device", "cuda")
     stage.beside(parts)
     # Processes that share a GPU take turns on it, so long ones have it for themselves.
     sanitized = [(f"compute-sanitizer {kind}", sanitizer, stage, kind) for kind in ("memcheck", "racecheck")]

@@ -8,12 +8,7 @@
 //       lockstep run --standalone --nproc-per-node 2 -- average_gradients --data-dir data   MNIST
 //       [--ranks 2] [--epochs 10] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output (abridged):
-//   [0] rank 0 of 2 has 750 of the 1500 rows of digits, 64 a step
-//   [0] check: weights after 20 steps: largest difference ...
-//   [0] rank 0, epoch 0: 2.2855
-//   [0] check: the loss has fallen ... ok
-//   check: all ranks ended well ... ok
+// docs/from-the-texts.md shows what it prints.
 
 #include <algorithm>
 #include <string>

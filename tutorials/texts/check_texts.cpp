@@ -3,19 +3,9 @@
 // Texts on several GPUs say that all devices are used by default; they wrap a model before they
 // move it, wrap it twice, leave it on another device, or count in a member of the model. Each step
 // here tries one of these, prints what comes of it, and the way out of what goes wrong.
-// docs/from-the-texts.md says which text says what.
+// docs/from-the-texts.md says which text says what, and shows what this prints.
 //
 // Run:  check_texts [--device auto|cpu|cuda] [--fast]
-//
-// Expected output (abridged; device names as without a GPU):
-//   check: without device_ids it takes all devices (for the CPU: one per core) ... ok
-//   [data_parallel] module must have its parameters and buffers on device cpu:0 ...
-//   check: the functional form asks for the same as the wrapper ... ok
-//   [DataParallel] the module is wrapped in DataParallel already; ...
-//   [ddp] parameter weight was float32 on cpu:0 when the module was wrapped and is ...
-//   check: a rank that is wrapped after the move trains ... ok
-//   a forward pass on 4 devices: the model has counted 0 calls
-//   check: what replicas write into members of their own is lost ... ok
 
 #include <algorithm>
 #include <memory>

@@ -8,12 +8,7 @@
 //       train_devices                        without a download: the digits
 //       [--devices 2] [--batch 256] [--lr 0.2] [--epochs 10] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output (abridged; times differ):
-//   train(num_devices=1, batch_size=256, lr=0.2) on digits
-//   test acc: 0.86, 0.002 sec/epoch on [cpu:0]
-//   train(num_devices=2, batch_size=256, lr=0.2) on digits
-//   test acc: 0.86, 0.002 sec/epoch on [cpu:0, cpu:1]
-//   check: weights of 2 devices and of one after 20 steps: largest difference ...
+// docs/from-the-texts.md shows what it prints.
 
 #include <fmt/ranges.h>
 
