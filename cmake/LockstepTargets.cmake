@@ -41,13 +41,13 @@ if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 # LOCKSTEP_QUICK makes a build from nothing quick in three ways: sources are compiled several at once, with headers that
-# are compiled already, and less optimised. None of them is there in the other builds, which compile a source that was
-# edited sooner. With LOCKSTEP_UNITE off, the first two are not, to show that each source is complete in itself.
+# are compiled already, and less optimised. The other builds do none of this: they compile an edited source sooner, and
+# show that each source is complete in itself.
 
 # lockstep_unite(lockstep_plan a.cpp shm/b.cpp): up to 25 sources are compiled at once, because their headers, and
 # what they make of templates, cost more than they do.
 function(lockstep_unite target)
-  if(NOT (LOCKSTEP_QUICK AND LOCKSTEP_UNITE))
+  if(NOT LOCKSTEP_QUICK)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
@@ -90,19 +90,15 @@ endfunction()
 # lockstep_compile_quickly(tutorials tool): less optimised, since in its run time the engine alone counts. Kinds:
 #   tool   tools, tutorials, libraries whose code runs once a program
 #   test   not at all, and without symbols
-# The headers of a kind, which cost more than most of its sources, are compiled once; where sources show that they are
-# complete, only those that cost a test most.
+# The headers of a kind, which cost more than most of its sources, are compiled once.
 set(tool_options -Og)
 set(test_options -O0)
 if(LOCKSTEP_SMALL)
   set(tool_options -Os)
   set(test_options -Os)
 endif()
-set(tool_headers "")
+set(tool_headers <filesystem> <map> <fmt/format.h> <nlohmann/json.hpp> "${PROJECT_SOURCE_DIR}/lockstep.h")
 set(test_headers <functional> <map> <memory> <string> <thread> <vector> <gmock/gmock.h> <gtest/gtest.h>)
-if(LOCKSTEP_UNITE)
-  set(tool_headers <filesystem> <map> <fmt/format.h> <nlohmann/json.hpp> "${PROJECT_SOURCE_DIR}/lockstep.h")
-endif()
 function(lockstep_compile_quickly target kind)
   if(NOT LOCKSTEP_QUICK)
     return()
@@ -114,9 +110,6 @@ function(lockstep_compile_quickly target kind)
     lockstep_strip(${target})
   endif()
   target_compile_options(${target} PRIVATE ${options})
-  if(NOT ${kind}_headers)
-    return()
-  endif()
   set(compiled lockstep_${kind}_headers)
   if(NOT TARGET ${compiled})
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/${compiled}.cpp CONTENT "")
