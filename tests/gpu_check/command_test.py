@@ -20,14 +20,8 @@ class Command(FolderTest):
 
     def start(self, *words, fake="", script=SCRIPT):
         environment = {**os.environ, "FAKE": fake, "LOCKSTEP_TORCH_PYTHON": "/no/python"}
-        return subprocess.Popen(
-            [str(script), *map(str, words)],
-            env=environment,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([str(script), *map(str, words)], env=environment, text=True, **pipes)
 
     def run_command(self, *words, **options):
         process = self.start(*words, **options)
@@ -38,20 +32,9 @@ class Command(FolderTest):
         return json.loads((self.out / "gpu_check.json").read_text())
 
     def test_wrong_words_are_one_line_and_exit_code_2(self):
-        for words in (
-            [],
-            ["frob"],
-            ["run", "frist", "out"],
-            ["run", "first", "out", "more"],
-            ["run", "--frob"],
-            ["run", "--from"],
-            ["run", "--emulated=yes"],
-            ["pack"],
-            ["pack", "a", "b"],
-            ["pack", "--arch", "sm_90", "f"],
-            ["measured", "--frob"],
-        ):
-            code, out, err = self.run_command(*words)
+        for words in ("", "frob", "run frist out", "run first out more", "run --from", "run --emulated=yes", "pack",
+                      "pack a b", "pack --arch sm_90 f", "measured --frob"):
+            code, out, err = self.run_command(*words.split())
             self.assertEqual((code, out), (2, ""), words)
             self.assertRegex(err, r"\Agpu_check\.sh: .*\(see --help\)\n\Z", words)
 
@@ -107,8 +90,6 @@ class Command(FolderTest):
     def test_it_works_from_where_a_pack_lies(self):
         pack = self.pack()
         subprocess.run(["cp", "-r", SCRIPT, SCRIPT.parent / "gpu_check", pack], check=True)
-        code, out, err = self.run_command(
-            "run", "--emulated", "first", self.out, script=pack / "gpu_check.sh"
-        )
+        code, out, err = self.run_command("run", "--emulated", "first", self.out, script=pack / "gpu_check.sh")
         self.assertEqual((code, err), (0, ""), out)
         self.assertTrue(re.search("every line passed", out))

@@ -9,12 +9,10 @@ device's own rows, and the statistics that stay are those of the first: so PyTor
 DataParallel does it, which is done by hand here, since it needs GPUs.
 """
 import copy
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from torch_training import BATCH, read_digits, read_safetensors, write_safetensors
+from torch_training import BATCH, compare, read_digits, run_cases, train_here
 
 import torch
 from torch import nn
@@ -112,12 +110,8 @@ def run_case(program, digits, folder, model_text, flags, make_model, devices, st
     width = int(model_text.partition(":")[2] or 64) if "resnet" in model_text else 0
     model = make_model(width).to(dtype)
     first = copy.deepcopy(model.state_dict())
-    write_safetensors(folder / "init.safetensors", first)
-    command = [program, "train", "--no-shuffle", "--init", "init.safetensors", "--save",
-               "trained.safetensors", "--batch", str(BATCH), "--model", model_text, "--steps",
-               str(steps), "--lr", str(lr), "--devices", str(devices)] + flags.split()
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    ours = read_safetensors(folder / "trained.safetensors")
+    ours = train_here(program, folder, first, "--batch", BATCH, "--model", model_text, "--steps", steps, "--lr", lr,
+                      "--devices", devices, *flags.split())
 
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     x, labels = read_digits(digits, dtype)
@@ -127,27 +121,13 @@ def run_case(program, digits, folder, model_text, flags, make_model, devices, st
         logits = forward(model, x[rows].view(-1, 1, 8, 8), devices)
         nn.functional.cross_entropy(logits, labels[rows]).backward()
         optimizer.step()
-    theirs = model.state_dict()
-    assert set(ours) == set(theirs), f"names differ: {sorted(ours)} and {sorted(theirs)}"
-    difference = max((ours[name] - theirs[name]).abs().max().item() for name in theirs)
-    moved = max((tensor - first[name]).abs().max().item() for name, tensor in theirs.items()
-                if "num_batches" not in name)
-    return difference, moved
+    return compare(ours, model.state_dict(), first)
 
 
 def main():
     program, digits = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
-    torch.set_num_threads(1)
-    failed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for name, *case, tolerance in CASES:
-            difference, moved = run_case(program, digits, Path(folder), *case)
-            passed = difference <= tolerance and moved > 1e-2
-            failed += not passed
-            print(f"{'ok  ' if passed else 'FAIL'}  {name:<30}  largest difference {difference:.1e}"
-                  f"  tolerance {tolerance:.0e}  moved {moved:.2f}")
-    print(f"{len(CASES) - failed} of {len(CASES)} trainings agree with PyTorch {torch.__version__}")
-    return 1 if failed else 0
+    return run_cases([(name, tolerance, lambda folder, case=case: run_case(program, digits, folder, *case))
+                      for name, *case, tolerance in CASES])
 
 
 if __name__ == "__main__":

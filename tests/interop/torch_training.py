@@ -127,49 +127,65 @@ CASES = [
 ]
 
 
+def train_here(program, folder, first, *flags):
+    """The weights that Lockstep makes of the first ones, by rows in their order."""
+    write_safetensors(folder / "init.safetensors", first)
+    command = [program, "train", "--no-shuffle", "--init", "init.safetensors", "--save", "trained.safetensors"]
+    subprocess.run([*command, *map(str, flags)], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return read_safetensors(folder / "trained.safetensors")
+
+
+def compare(ours, theirs, first):
+    """The largest difference of two weights, and the largest distance that one moved."""
+    assert set(ours) == set(theirs), f"names differ: {sorted(ours)} and {sorted(theirs)}"
+    difference = max((ours[name] - theirs[name]).abs().max().item() for name in theirs)
+    moved = max((theirs[name] - first[name]).abs().max().item() for name in theirs if "num_batches" not in name)
+    return difference, moved
+
+
+def run_cases(cases, least=1e-2):
+    """cases: name, tolerance of the difference, and a function of a folder that returns what compare() does."""
+    torch.set_num_threads(1)
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, tolerance, run_case in cases:
+            difference, moved = run_case(Path(folder))
+            # Weights that hardly move would agree whatever is computed.
+            passed = difference <= tolerance and moved > least
+            failed += not passed
+            print(f"{'ok  ' if passed else 'FAIL'}  {name:<30}  largest difference {difference:.1e}"
+                  f"  tolerance {tolerance:.0e}  moved {moved:.3f}")
+    print(f"{len(cases) - failed} of {len(cases)} trainings agree with PyTorch {torch.__version__}")
+    return 1 if failed else 0
+
+
 def run_case(program, digits, folder, flags, make_optimizer, extra):
-    """Returns the largest difference of two weights, and the largest distance that one moved."""
     dtype = extra.get("dtype", torch.float32)
     steps = extra.get("steps", STEPS)
     torch.manual_seed(1)
     model = make_model([64, 48, 10], extra.get("activation", torch.nn.ReLU), dtype)
     first = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    write_safetensors(folder / "init.safetensors", first)
-    command = [program, "train", "--no-shuffle", "--init", "init.safetensors", "--save",
-               "trained.safetensors", "--batch", str(BATCH)] + flags.split()
-    for flag, value in (("--model", "mlp:64-48-10"), ("--steps", str(steps))):
-        if flag not in command:
-            command += [flag, value]
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    ours = read_safetensors(folder / "trained.safetensors")
+    words = ["--batch", BATCH, *flags.split()]
+    for flag, value in (("--model", "mlp:64-48-10"), ("--steps", steps)):
+        if flag not in words:
+            words += [flag, value]
+    ours = train_here(program, folder, first, *words)
 
     optimizer = make_optimizer(model.parameters())
     scheduler = extra["schedule"](optimizer) if "schedule" in extra else None
     x, labels = read_digits(digits, dtype)
     train(model, x, labels, optimizer, steps, scheduler, extra.get("clip_norm"))
-    theirs = model.state_dict()
-    assert set(ours) == set(theirs), f"names differ: {sorted(ours)} and {sorted(theirs)}"
     assert all(ours[name].dtype == dtype for name in ours), "dtypes differ"
-    difference = max((ours[name] - theirs[name]).abs().max().item() for name in ours)
-    moved = max((theirs[name] - first[name]).abs().max().item() for name in theirs)
-    return difference, moved
+    return compare(ours, model.state_dict(), first)
 
 
 def main():
     program, digits = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
-    torch.set_num_threads(1)
-    failed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for name, flags, make_optimizer, extra in CASES:
-            difference, moved = run_case(program, digits, Path(folder), flags, make_optimizer, extra)
-            tolerance = TOLERANCES[extra.get("dtype", torch.float32)]
-            # Weights that hardly move would agree whatever is computed.
-            passed = difference <= tolerance and moved > 1e-2
-            failed += not passed
-            print(f"{'ok  ' if passed else 'FAIL'}  {name:<26}  largest difference {difference:.1e}"
-                  f"  tolerance {tolerance:.0e}  moved {moved:.2f}")
-    print(f"{len(CASES) - failed} of {len(CASES)} trainings agree with PyTorch {torch.__version__}")
-    return 1 if failed else 0
+    return run_cases([
+        (name, TOLERANCES[extra.get("dtype", torch.float32)],
+         lambda folder, case=(flags, make_optimizer, extra): run_case(program, digits, folder, *case))
+        for name, flags, make_optimizer, extra in CASES
+    ])
 
 
 if __name__ == "__main__":
