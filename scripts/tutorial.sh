@@ -7,13 +7,11 @@ set -euo pipefail
 here=$PWD
 source "$(dirname "$0")/common.sh"
 
-# The first "..." or question of a tutorial's opening comment is what it answers.
+# A tutorial's first line is its question.
 list_tutorials() {
   local file
   for file in tutorials/[0-9][0-9]_*.cpp; do
-    printf '  %-22s %s\n' "$(basename "$file" .cpp)" \
-      "$(awk '/^\/\// { sub(/^\/\/ ?/, ""); text = text " " $0; next } { exit }
-              END { if (match(text, /[^.:]*\?/)) { found = substr(text, RSTART, RLENGTH); sub(/^ +/, "", found); print found } }' "$file")"
+    printf '  %-22s %s\n' "$(basename "$file" .cpp)" "$(sed -n '1s|^// [0-9]*: ||p' "$file")"
   done
 }
 

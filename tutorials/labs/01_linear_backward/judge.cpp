@@ -1,6 +1,6 @@
 #include "engine/autograd/ops/ops.h"
 #include "tutorials/labs/host/tensors.h"
-#include "tutorials/labs/judging/matrices.h"
+#include "tutorials/labs/judging/values.h"
 
 namespace lab {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tutorials/labs/judging/matrices.h"
+#include "tutorials/labs/judging/values.h"
 
 namespace lab {
 namespace {

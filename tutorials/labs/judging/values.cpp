@@ -24,6 +24,12 @@ Numbers draw_numbers(lockstep::Rng& rng, std::size_t count) {
   return numbers;
 }
 
+json draw_matrix(lockstep::Rng& rng, std::size_t rows, std::size_t columns) {
+  json matrix = json::array();
+  for (std::size_t row = 0; row < rows; ++row) matrix.push_back(draw_numbers(rng, columns));
+  return matrix;
+}
+
 std::string differ(std::string_view what, const Numbers& expected, const Numbers& found,
                    double tolerance) {
   if (expected.size() != found.size()) {
