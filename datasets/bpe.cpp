@@ -82,7 +82,7 @@ std::string bytes_of(std::string_view written, const std::string& name) {
   for (std::size_t at = 0; at < written.size();) {
     const auto place = std::ranges::find(kCharacters, next_character(written, at, name));
     require(place != kCharacters.end(), ErrorCode::Io, kVocabOperation,
-            "'{}': '{}' has a character that stands for no byte", name, shown(written));
+            "'{}': '{}' has a character that does not stand for a byte", name, shown(written));
     bytes += static_cast<char>(place - kCharacters.begin());
   }
   return bytes;

@@ -93,7 +93,7 @@ IdxArray read_idx(const std::filesystem::path& path) {
   }
   std::uint8_t extra = 0;
   require(source.read({&extra, 1}) == 0, ErrorCode::Io, kIdxOperation,
-          "'{}' goes on after its {} elements: it is corrupt, or another file", source.name(),
+          "'{}' continues after its {} elements: it is corrupt, or another file", source.name(),
           to_string(array.shape));
   return array;
 }

@@ -36,7 +36,7 @@ char32_t find_character(std::string_view text, std::size_t& at) {
 char32_t next_character(std::string_view text, std::size_t& at, const std::string& name) {
   const char32_t character = find_character(text, at);
   require(character != kNone, ErrorCode::Io, kTokenizerOperation,
-          "'{}' is not UTF-8 text: the byte at offset {} begins no character", name, at);
+          "'{}' is not UTF-8 text: the byte at offset {} does not begin a character", name, at);
   return character;
 }
 

@@ -151,7 +151,6 @@ double compare(std::string_view name, const Trained& run, const Trained& one) {
 
 void run(const tutorial::Options& options) {
   const std::vector<Device> devices = options.devices(num_devices);
-  tutorial::note_sharing(devices);
   show_six_numbers(options.devices(2));
 
   const int num_steps = options.fast ? 5 : 20;

@@ -133,10 +133,6 @@ void Flags::add_choice(const std::string& name, std::string& value,
   app_.add_option(name, value, help)->check(CLI::IsMember(choices))->capture_default_str();
 }
 
-void Flags::add_switch(const std::string& name, bool& value, const std::string& help) {
-  app_.add_flag(name, value, help);
-}
-
 int run_main(int argc, char** argv, std::string_view question, const Body& body,
              const Setup& setup) {
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "tutorial").filename();

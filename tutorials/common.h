@@ -51,7 +51,6 @@ class Flags {
   void add_text(const std::string& name, std::string& value, const std::string& help);
   void add_choice(const std::string& name, std::string& value,
                   const std::vector<std::string>& choices, const std::string& help);
-  void add_switch(const std::string& name, bool& value, const std::string& help);
 
  private:
   CLI::App& app_;
@@ -120,10 +119,6 @@ void synchronize(Device device);
 
 // Seconds of the fastest of several calls: the one that other programs disturbed least.
 double fastest_seconds(int num_calls, const std::function<void()>& work);
-
-// Says so if devices share a GPU, or if their threads (so many for each) share fewer CPU cores:
-// then times show overhead, not speed-up. Returns true if they do.
-bool note_sharing(const std::vector<Device>& devices, int threads_per_device = 1);
 
 // "── Step 3: sum the gradients ──" between two empty lines.
 void step(int number, std::string_view title);

@@ -99,19 +99,4 @@ std::vector<Device> Options::devices(int count) const {
   return result;
 }
 
-bool note_sharing(const std::vector<Device>& devices, int threads_per_device) {
-  constexpr const char* kMeaning = "here, so times show overhead, not speed-up";
-  if (devices[0].type == DeviceType::cpu) {
-    const std::size_t num_threads = devices.size() * static_cast<std::size_t>(threads_per_device);
-    if (num_threads <= runtime::num_cores()) return false;
-    say(fmt::format("note: {} threads share {} {}", num_threads, count_cores(), kMeaning), 6);
-    return true;
-  }
-  const std::size_t num_gpus = num_gpus_of(devices);
-  if (num_gpus == devices.size()) return false;
-  const std::string gpus = num_gpus == 1 ? "one GPU" : fmt::format("{} GPUs", num_gpus);
-  say(fmt::format("note: {} logical devices share {} {}", devices.size(), gpus, kMeaning), 6);
-  return true;
-}
-
 }  // namespace lockstep::tutorial

@@ -78,7 +78,7 @@ void Mesh::connect_to_rank(int peer) {
       if (error.code() != ErrorCode::Timeout) throw;
       throw_if_aborted();
       require(!runtime::has_passed(deadline_), ErrorCode::Timeout, "connect",
-              "rank {} does not reach rank {}, which came but does not answer at {} port {}: it "
+              "rank {} cannot reach rank {}, which came but does not answer at {} port {}: it "
               "ended, or a firewall is between their hosts",
               options_.rank, peer, host, port);
     }

@@ -120,7 +120,7 @@ std::optional<int> find_number(const Environment& environment, std::string_view 
   const char* const end = text->data() + text->size();
   const auto [rest, problem] = std::from_chars(text->data(), end, number);
   require(problem == std::errc{} && rest == end && number >= 0, ErrorCode::Usage, name,
-          "expected a whole number from 0 on in this environment variable, found '{}'", *text);
+          "expected a whole number, 0 or more, in this environment variable, found '{}'", *text);
   return number;
 }
 

@@ -198,7 +198,7 @@ StateDict gpt_state(StateDict state, std::size_t layers) {
     require(head->second.shape() == table->second.shape() &&
                 head->second.to_vector<double>() == table->second.to_vector<double>(),
             ErrorCode::State, "load_state_dict",
-            "\"{}\" and \"{}\" differ, which are one parameter in this model", kHead, kTable);
+            "\"{}\" and \"{}\" are one parameter in this model, but differ", kHead, kTable);
     state.erase(head);
   }
   const std::size_t found = count_layers(state);

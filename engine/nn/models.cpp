@@ -66,7 +66,7 @@ std::vector<CnnLayer> parse_layers(std::string_view text, std::string_view words
     begin = end + 1;
   }
   if (layers.back().kind != CnnLayer::Kind::linear) {
-    fail_model(text, "its last layer must be a number, that of the classes");
+    fail_model(text, "its last layer must be a number, the number of classes");
   }
   return layers;
 }

@@ -92,7 +92,7 @@ TEST(BytePairs, MistakesAreNamed) {
   std::ofstream(folder / "vocab.bpe") << "#version: 0.2\nhey\n";
   expect_broken("vocab.bpe', line 2: expected two tokens, found 'hey'");
   std::ofstream(folder / "vocab.bpe") << "h \u20ac\n";
-  expect_broken("'\u20ac' has a character that stands for no byte");
+  expect_broken("'\u20ac' has a character that does not stand for a byte");
   vocabulary.numbers["he"] = 3;
   vocabulary.write(folder.path());
   expect_broken("expected a number from 0 to 257 that no other token has");
@@ -105,7 +105,8 @@ TEST(BytePairs, MistakesAreNamed) {
   expect_broken("expected an object of at most 65535 tokens");
   const TempFolder other;
   TinyVocabulary({"h e"}).write(other.path());
-  expect_error(ErrorCode::Io, "'t' is not UTF-8 text: the byte at offset 3 begins no character",
+  expect_error(ErrorCode::Io,
+               "'t' is not UTF-8 text: the byte at offset 3 does not begin a character",
                [&] { BytePairs(other.path()).encode("abc\xff", "t"); });
 }
 

@@ -59,8 +59,8 @@ TEST(Idx, RefusesATruncationAtEveryByte) {
 }
 
 TEST(Idx, RefusesTrailingBytes) {
-  expect_refused(idx_bytes({2, 3}, "abcdefg"), "goes on after its [2, 3] elements");
-  expect_refused(gzip_bytes(idx_bytes({2, 3}, "abcdefg")), "goes on after its [2, 3] elements");
+  expect_refused(idx_bytes({2, 3}, "abcdefg"), "continues after its [2, 3] elements");
+  expect_refused(gzip_bytes(idx_bytes({2, 3}, "abcdefg")), "continues after its [2, 3] elements");
 }
 
 TEST(Idx, RefusesImpossibleSizesBeforeTakingMemory) {

@@ -49,7 +49,8 @@ TEST(Text, TheEmbeddedOneNeedsNoFile) {
 
 TEST(Text, MistakesAreNamed) {
   for (const char* bad : {"ab\xff", "ab\xc3", "ab\xc0\x80", "ab\xed\xa0\x80", "ab\x80"}) {
-    expect_error(ErrorCode::Io, "'t' is not UTF-8 text: the byte at offset 2 begins no character",
+    expect_error(ErrorCode::Io,
+                 "'t' is not UTF-8 text: the byte at offset 2 does not begin a character",
                  [&] { characters_of(std::string(bad) + std::string(100, 'x'), "t", 4); });
   }
   expect_error(ErrorCode::Io,

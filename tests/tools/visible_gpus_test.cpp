@@ -30,7 +30,7 @@ TEST(ReadVisibleDevices, TakesBeginningsOfUuidsThatFitOneGpu) {
   EXPECT_THAT(read_visible_devices("GPU-bb,GPU-aa00", kUuids).gpus, ElementsAre(2, 0));
   const VisibleGpus several = read_visible_devices("GPU-b,GPU-a", kUuids);
   EXPECT_THAT(several.gpus, ElementsAre(2));
-  EXPECT_THAT(several.problems, ElementsAre(HasSubstr("'GPU-a' fits several GPUs")));
+  EXPECT_THAT(several.problems, ElementsAre(HasSubstr("'GPU-a' matches several GPUs")));
   EXPECT_THAT(read_visible_devices("GPU-c", kUuids).problems,
               ElementsAre(HasSubstr("no GPU has the UUID 'GPU-c'")));
 }

@@ -69,10 +69,10 @@ def bare(word):
 
 
 def words_of_steps(text):
-    """A Counter of words for each step. Left out: units, rows of pictures, the device line, and notes."""
+    """A Counter of words for each step. Left out: units, rows of pictures and the device line."""
     steps = [Counter()]
     lines = re.sub(r"[^ \n]*/bin/", "", text).splitlines()
-    is_note = is_check = False
+    is_device = is_check = False
     joined = []
     for line in lines:  # a check goes on in lines with seven spaces
         if is_check and re.match(r" {7}\S", line):
@@ -83,10 +83,10 @@ def words_of_steps(text):
     for line in joined:
         if line.startswith("── Step"):
             steps.append(Counter())
-        if re.match(r"(gpu \d+)? *\|", line) or (is_note and line.startswith(" " * 6)):
+        if re.match(r"(gpu \d+)? *\|", line) or (is_device and line.startswith(" " * 6)):
             continue
-        is_note = re.match(r" *(\[\d+\] )?(note|using device):", line)
-        if not is_note:
+        is_device = re.match(r" *(\[\d+\] )?using device:", line)
+        if not is_device:
             words = [bare(word) for word in NOT_JUDGED.sub("... ok", line).split()]
             steps[-1].update("~" if word.startswith("~") else word for word in words if word and word not in UNITS)
     return steps

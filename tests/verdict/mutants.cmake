@@ -219,11 +219,11 @@ mutant(momentum_reset_after_the_first_epoch
       for (const auto& optimizer : optimizers_) optimizer->state(p).tensors[0].fill(0);
     }]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
-  EXPECT "ddp on 2 devices" "update: step 24" "rank 0" "parameter [02]\\.(weight|bias)" "momentum: it changed after the step before")
+  EXPECT "ddp on 2 devices" "update: step 24" "rank 0" "parameter [02]\\.(weight|bias)" "momentum: it changed between the previous step and this one")
 
 mutant(momentum_reset_after_the_first_epoch_between_processes
   RUN "--ranks processes --modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
-  EXPECT "ddp on 2 devices" "update: step 24" "rank 0" "parameter [02]\\.(weight|bias)" "momentum: it changed after the step before")
+  EXPECT "ddp on 2 devices" "update: step 24" "rank 0" "parameter [02]\\.(weight|bias)" "momentum: it changed between the previous step and this one")
 
 mutant(schedule_counts_every_ranks_steps
   SOURCE tools/training/loop.cpp

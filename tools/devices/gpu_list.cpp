@@ -28,7 +28,8 @@ Named find_by_uuid(std::string_view entry, const std::vector<GpuUuids>& uuids) {
   Named named;
   for (std::size_t i = 0; i < uuids.size(); ++i) {
     if (!uuids[i].gpu.starts_with(entry)) continue;
-    if (named.gpu) return {std::nullopt, fmt::format("'{}' fits several GPUs: {}", entry, kRest)};
+    if (named.gpu)
+      return {std::nullopt, fmt::format("'{}' matches several GPUs: {}", entry, kRest)};
     named.gpu = i;
   }
   if (!named.gpu) named.problem = fmt::format("no GPU has the UUID '{}': {}", entry, kRest);

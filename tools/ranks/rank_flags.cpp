@@ -28,7 +28,7 @@ void require_comm(const RankFlags& flags) {
           "--comm", "{} connects processes; leave out --ranks threads, or use --comm own",
           flags.comm);
   require(!flags.nccl_share_gpu || flags.comm == "nccl", ErrorCode::Usage, "--nccl-share-gpu",
-          "is about NCCL; say --comm nccl too");
+          "is for NCCL; add --comm nccl");
 }
 
 void require_transport(const RankFlags& flags) {

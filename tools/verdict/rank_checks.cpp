@@ -215,7 +215,7 @@ void RankChecks::before_step(std::size_t step) {
     local.before = state_of(i, Elements::few);
     if (step > 0 && local.step_after_left == step) {
       find_difference(i, step, local.before, local.left,
-                      "it changed after the step before, before this one");
+                      "it changed between the previous step and this one");
     }
     if (is_due(step)) local.before = state_of(i, Elements::all);
     if (step > 0) continue;
@@ -231,8 +231,7 @@ void RankChecks::after_clearing(std::size_t step) {
     const std::vector<Variable>& parameters = optimizers_[i]->parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       if (!parameters[p].grad().defined()) continue;
-      find(i, "gradients", step, stepped_.names[p],
-           "the gradient of the step before was not cleared");
+      find(i, "gradients", step, stepped_.names[p], "the previous step's gradient was not cleared");
     }
   }
 }

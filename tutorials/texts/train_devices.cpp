@@ -174,7 +174,6 @@ void run(const tutorial::Options& options, const Settings& settings) {
       difference, tutorial::weight_tolerance(num_compared));
   tutorial::check("test accuracies differ by less than 0.02",
                   std::abs(one.accuracy - several.accuracy) < 0.02);
-  tutorial::note_sharing(devices);
   tutorial::answer(
       fmt::format("Yes, with the book's five functions: {} devices have the weights of one after "
                   "{} steps (within {:.0e}), and end with a test accuracy of {:.2f}; one device "

@@ -165,7 +165,7 @@ TEST(TcpMeeting, ARankThatDoesNotAnswerIsNamed) {
   store->set("transport/tcp/0/0", address_entry(ended));
   ProcessGroupOptions options = tcp_options(1, 2, store);
   options.timeout_seconds = 0.2;
-  expect_error(ErrorCode::Timeout, "rank 1 does not reach rank 0, which came but does not answer",
+  expect_error(ErrorCode::Timeout, "rank 1 cannot reach rank 0, which came but does not answer",
                [&] { tcp_transport(options); });
 }
 

@@ -181,7 +181,8 @@ TEST(Gpt, ReadsTheNamesThatFilesHave) {
   headed[0].first = "lm_head.weight";
   load_state_dict(copy, gpt_state(headed, 2));
   hub.back().second = Tensor::zeros(state[0].second.shape());
-  expect_error(ErrorCode::State, "differ, which are one parameter", [&] { gpt_state(hub, 2); });
+  expect_error(ErrorCode::State, "are one parameter in this model, but differ",
+               [&] { gpt_state(hub, 2); });
   expect_error(ErrorCode::State, "those of 2 layers, and the model has 3",
                [&] { gpt_state(state, 3); });
   GptOptions wide = kSmall;
