@@ -302,56 +302,44 @@ check_overhead() {
     "<" 1 "$spans spans of $span ns, step $step us"
 }
 
-# step_differences NETS FILE...: from tables of compare, of so many nets in turn, each row's step beside that of the row
-# marked with "~" of the same net, mode and devices, or, of two files, of the same row of the second; of several rounds
-# the fastest. Prints the mean and the largest difference in percent, of how many rows, and which row is the largest's:
-# net (from 0), mode, devices.
-step_differences() {
-  # Columns: mode, devices, the epoch and its unit, the step and its unit.
-  awk -v num_nets="$1" '
-       BEGIN { unit["ns"] = 1e-3; unit["us"] = 1; unit["ms"] = 1e3; unit["s"] = 1e6 }
-       FNR == 1 { tables = 0; file++ }
-       /^mode +devices/ { tables++ }
-       $1 ~ /^~?(single|dp|ddp)\*?$/ && $2 ~ /^[0-9]+$/ {
-         side = file == 2 || $1 ~ /^~/ ? 2 : 1
-         gsub(/[~*]/, "", $1)
-         row = (tables - 1) % num_nets " " $1 " " $2
-         step = $5 * unit[$6]
-         if (!((side, row) in least) || step < least[side, row]) least[side, row] = step
-         rows[row] = 1
-       }
-       END {
-         for (row in rows) {
-           if (!((1, row) in least) || !((2, row) in least)) continue
-           difference = least[2, row] / least[1, row] - 1
-           if (difference < 0) difference = -difference
-           sum += difference; n++
-           if (difference > most) { most = difference; where = row }
-         }
-         print 100 * sum / n, 100 * most, n, where
-       }' "${@:2}"
-}
-
-# agree NAME MEAN LARGEST NETS FILE...: verdicts on step_differences, or with "-" for the limits only figures.
+# agree NAME MEAN LARGEST KIND KIND FILE...: how far the steps of two kinds of rows are apart, of the same mode and
+# devices, in run files named *-LABEL.json of one label; with "-" for the limits only figures.
 agree() {
-  read -r -a found < <(step_differences "${@:4}")
-  local where="${found[2]} rows; net ${found[3]}, ${found[4]} x ${found[5]}"
+  read -r -a found < <("$python" - "${@:4}" <<'PYTHON'
+import json, sys
+from pathlib import Path
+
+first, second, *files = sys.argv[1:]
+steps = {}
+for file in map(Path, files):
+    for row in json.loads(file.read_text())["rows"]:
+        if row["mode"] == "single" and first == "measured" and second == "predicted":
+            continue  # where the prediction comes from
+        key = f"{file.stem.partition('-')[2]}, {row['mode']} x {row['devices']}"
+        steps.setdefault(key, {})[row["kind"]] = row["step_seconds"]
+apart = {key: 100 * abs(of[second] / of[first] - 1) for key, of in steps.items() if {first, second} <= set(of)}
+largest = max(apart, key=apart.get)
+print(sum(apart.values()) / len(apart), apart[largest], f"{len(apart)} rows; {largest}")
+PYTHON
+  )
   if [[ $2 == - ]]; then
-    report "$1: mean difference (%)" "${found[0]}" "$where"
-    report "$1: largest difference (%)" "${found[1]}" "$where"
+    report "$1: mean difference (%)" "${found[0]}" "${found[*]:2}"
+    report "$1: largest difference (%)" "${found[1]}" "${found[*]:2}"
   else
-    verdict "$1: mean difference (%)" "${found[0]}" "<=" "$2" "$where"
-    verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "$where"
+    verdict "$1: mean difference (%)" "${found[0]}" "<=" "$2" "${found[*]:2}"
+    verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "${found[*]:2}"
   fi
 }
 
 # Steps of machines that are acted out beside those that are predicted, of five nets on two machines.
 check_acting() {
-  local topology net
+  local topology net number=0
   for topology in titanx-pascal-dual-root-8 hgx-h200-8; do
     while read -r net; do
+      number=$((number + 1))
       # shellcheck disable=SC2086  # several flags
-      "$bin/lockstep" compare --act-as "$topology" --predict --modes dp,ddp --devices 2,4,8 $net
+      "$bin/lockstep" compare --act-as "$topology" --predict --modes dp,ddp --devices 2,4,8 $net \
+        --json "$work/acting-$number.json" >/dev/null
     done <<'NETS'
 --model mlp:64-256-10 --batch 64
 --model mlp:784-256-128-10 --dataset synthetic:4096x784x10 --batch 256 --steps 8
@@ -359,35 +347,34 @@ check_acting() {
 --model mlp:64-64-64-64-64-64-64-10 --dataset synthetic:8192x64x10 --batch 1024 --steps 8
 --model resnet18:8 --batch 64 --steps 6
 NETS
-  done >"$work/acting"
-  agree "acted out and predicted steps" 5 10 10 "$work/acting"
+  done
+  agree "acted out and predicted steps" 5 10 acted predicted "$work"/acting-*.json
 }
 
 # Steps of one and two devices of this machine that are predicted, and acted out, from a calibration, beside those that
 # are measured, of a small, a wide, a deep net and a tall batch. On shared machines they agree no better than repeats
 # do, so these figures have no target: they stand beside the spread that calibrate prints.
 check_calibration() {
-  local here="$work/here.json" net
-  local nets='--model mlp:784-128-10 --dataset synthetic:8192x784x10 --batch 64 --epochs 20
---model mlp:784-1024-1024-10 --dataset synthetic:4096x784x10 --batch 128 --epochs 3
---model mlp:128-256-256-256-256-256-256-10 --dataset synthetic:8192x128x10 --batch 128 --epochs 6
---model mlp:256-256-256-10 --dataset synthetic:16384x256x10 --batch 2048 --epochs 10'
+  local here="$work/here.json" net number=0
   local here_with=(--modes ddp --devices 2 --threads-per-device 1)
   "$bin/lockstep" calibrate -o "$here" --devices 2 --threads-per-device 1 | grep -A2 '^repeats'
   while read -r net; do
+    number=$((number + 1))
     # shellcheck disable=SC2086  # several flags
     {
-      "$bin/lockstep" compare --predict "$here" "${here_with[@]}" $net >>"$work/by-threads"
-      "$bin/lockstep" compare --predict "$here" "${here_with[@]}" --ranks processes $net >>"$work/by-processes"
-      "$bin/lockstep" compare --act-as "$here" "${here_with[@]}" $net >>"$work/acted-here"
-    }
-  done <<<"$nets"
-  # A step on one device is where the prediction comes from. Processes are rows of another name.
-  grep -v single "$work/by-threads" >"$work/predicted"
-  sed 's/ddp  /dp   /' "$work/by-processes" | grep -v single >>"$work/predicted"
-  agree "2 threads, 2 processes predicted by a calibration" - - 4 "$work/predicted"
-  grep -v '^~' "$work/by-threads" >"$work/measured"
-  agree "1 and 2 devices acted out by a calibration" - - 4 "$work/measured" "$work/acted-here"
+      "$bin/lockstep" compare --predict "$here" "${here_with[@]}" $net --json "$work/threads-t$number.json"
+      "$bin/lockstep" compare --predict "$here" "${here_with[@]}" --ranks processes $net \
+        --json "$work/processes-p$number.json"
+      "$bin/lockstep" compare --act-as "$here" "${here_with[@]}" $net --json "$work/acted-t$number.json"
+    } >/dev/null
+  done <<'NETS'
+--model mlp:784-128-10 --dataset synthetic:8192x784x10 --batch 64 --epochs 20
+--model mlp:784-1024-1024-10 --dataset synthetic:4096x784x10 --batch 128 --epochs 3
+--model mlp:128-256-256-256-256-256-256-10 --dataset synthetic:8192x128x10 --batch 128 --epochs 6
+--model mlp:256-256-256-10 --dataset synthetic:16384x256x10 --batch 2048 --epochs 10
+NETS
+  agree "2 threads, 2 processes predicted by a calibration" - - measured predicted "$work"/{threads,processes}-*.json
+  agree "1 and 2 devices acted out by a calibration" - - measured acted "$work"/{threads,acted}-*.json
 }
 
 printf '%-58s %9s  %-9s %-7s %s\n' target figure asked verdict detail
