@@ -1,18 +1,30 @@
 #include "engine/data/data_loader.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
 #include <numeric>
+#include <span>
+#include <thread>
 #include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/shape.h"
+#include "engine/core/thread_context.h"
 #include "engine/runtime/cuda_device.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::data {
 
 namespace {
 
 constexpr std::string_view kOperation = "data_loader";
+
+// Batches that wait, at most. Those for a CUDA device hold pixels.
+constexpr std::size_t kNumPrefetched = 32;
+constexpr std::size_t kNumStaged = 8;
 
 // One core copies rows of a few hundred bytes at a few GB/s, a GPU takes them at fifty.
 constexpr std::size_t kMaxThreads = 4;
@@ -22,24 +34,69 @@ std::size_t num_threads() {
   return std::clamp<std::size_t>(runtime::num_cores() / 2, 1, kMaxThreads);
 }
 
-}  // namespace
-
-StagingRing::StagingRing(std::shared_ptr<const LabelledRows> rows, Device device,
-                         std::size_t num_slots)
-    : rows_(std::move(rows)),
-      device_(runtime::logical_device(device)),
-      threads_(num_threads()),
-      slots_(num_slots) {
-  require(device.type == DeviceType::cuda, ErrorCode::Device, "staging",
-          "serves CUDA devices, found {}", to_string(device));
+Shape label_shape(const LabelledRows& rows, std::size_t num_rows) {
+  return rows.is_text() ? Shape{num_rows, rows.labels_per_row()} : Shape{num_rows};
 }
 
-// The slots' memory goes back to its pools, which wait for copies that are still under way.
-StagingRing::~StagingRing() {
-  for (StagingSlot& slot : slots_) reserve(slot, 0);
-}
+// Batches on their way from host memory to a CUDA device, while the device computes on earlier
+// ones.
+//
+//   rows in host memory ─gather─> pinned slot ─copy stream─> device slot ─compute stream─> batch
+//
+// A loader's thread fills slots one after the other; the consumer takes them in that order. Slots
+// are used in turn, so copies are ordered by events alone and memory is allocated once.
 
-// Takes memory for num_rows rows; 0 releases it.
+// Rows of bytes and their labels in one slot.
+struct StagingSlot {
+  Tensor pinned_features;  // uint8 [capacity, bytes of a row]
+  Tensor pinned_labels;    // int64 [capacity * labels of a row]
+  Tensor features;         // on the device, of the same sizes
+  Tensor labels;
+  std::size_t num_rows = 0;                  // filled in
+  std::shared_ptr<runtime::Event> uploaded;  // on the copy stream
+  std::shared_ptr<runtime::Event> consumed;  // on the compute stream; nullptr: not yet
+};
+
+class StagingRing {
+ public:
+  using WriteRow = std::function<void(std::size_t row, void* bytes, std::int64_t* labels_of_row)>;
+
+  // REQUIRES: a CUDA device.
+  StagingRing(std::shared_ptr<const LabelledRows> rows, Device device, std::size_t num_slots)
+      : rows_(std::move(rows)),
+        device_(runtime::logical_device(device)),
+        threads_(num_threads()),
+        slots_(num_slots) {}
+  // The slots' memory goes back to its pools, which wait for copies that are still under way.
+  ~StagingRing() {
+    for (StagingSlot& slot : slots_) reserve(slot, 0);
+  }
+  StagingRing(const StagingRing&) = delete;
+  StagingRing& operator=(const StagingRing&) = delete;
+
+  // For the loader's thread: writes the rows into the next slot and starts its copy to the device.
+  // REQUIRES: every row exists; all slots older than the last num_slots - 1 that were given out
+  // have been taken. write_row may run on several threads at once.
+  StagingSlot& fill(std::span<const std::size_t> rows, const WriteRow& write_row);
+
+  // For the consumer: x[r] = scale * row r as numbers, y[r] = label r; enqueued on the compute
+  // stream.
+  // x: float32 or float64 [num_rows, num_features], y: int64 [num_rows], both on the device; for a
+  // text, int64 [num_rows, num_features] for both.
+  void take(StagingSlot& slot, const Tensor& x, const Tensor& y);
+
+ private:
+  // Takes memory for num_rows rows; 0 releases it.
+  void reserve(StagingSlot& slot, std::size_t num_rows);
+
+  std::shared_ptr<const LabelledRows> rows_;
+  runtime::LogicalDevice& device_;
+  runtime::ThreadPool threads_;
+  std::vector<StagingSlot> slots_;
+  std::size_t next_slot_ = 0;
+  Tensor row_numbers_;  // int64 0, 1, 2, ... on the device: the consumer's gather takes every row
+};
+
 void StagingRing::reserve(StagingSlot& slot, std::size_t num_rows) {
   for (Tensor* tensor :
        {&slot.pinned_features, &slot.pinned_labels, &slot.features, &slot.labels}) {
@@ -88,6 +145,11 @@ StagingSlot& StagingRing::fill(std::span<const std::size_t> rows, const WriteRow
   return slot;
 }
 
+// A text's tokens, which lie in memory as bytes.
+void copy_tokens(const Tensor& bytes, const Tensor& x) {
+  x.backend().copy(x.stream(), {bytes.raw(), DType::int64, x.num_elements()}, x.view());
+}
+
 void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   runtime::Stream& stream = device_.compute_stream();
   const std::size_t num_rows = slot.num_rows;
@@ -95,7 +157,7 @@ void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   y.backend().copy(stream, slot.labels.view().part(0, num_rows * rows_->labels_per_row()),
                    y.view());
   if (rows_->is_text()) {
-    x.backend().copy(stream, {slot.features.raw(), DType::int64, x.num_elements()}, x.view());
+    copy_tokens(slot.features, x);
     slot.consumed = stream.record();
     return;
   }
@@ -109,26 +171,100 @@ void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   slot.consumed = stream.record();
 }
 
-// A batch as the thread prepares it, without its pixels unless they are augmented; or the end of an
-// epoch.
+}  // namespace
+
+// A batch as the thread prepares it, or the end of an epoch.
 struct DataLoader::Prepared {
   bool is_end_of_epoch = false;
   std::size_t num_rows = 0;
-  Tensor row_numbers;  // [rows] int64, in host memory; undefined on CUDA
-  Tensor tokens;       // for a text, instead of row numbers: [rows, num_features] int64
-  Tensor labels;       // likewise
-  Tensor features;     // uint8 [rows, num_features], if augmented
+  // For the CPU: labels, and the numbers of the rows in the data set; or the rows themselves, as
+  // LabelledRows::write_row() writes them, if they are a text's or augmented.
+  Tensor labels;
+  Tensor row_numbers;
+  Tensor features;
   std::shared_ptr<StagingRing> ring;  // CUDA only
   StagingSlot* slot = nullptr;        // of the ring
   std::size_t num_global_rows = 0;
   std::size_t global_offset = 0;
 };
 
+// A thread that prepares batches ahead of the thread that uses them.
+//
+// Threading:  produce() runs on the prefetcher's own thread, with the ThreadContext of the thread
+//             that made the prefetcher; next() is for one consumer thread.
+// Bounded:    at most `capacity` items wait. The thread sleeps while they do, and is woken when
+//             half of them are used: waking a thread costs microseconds, and a small step has few.
+// Errors:     an exception of produce() reaches the consumer after the items made before it, and
+//             again at every further call.
+// Shutdown:   the destructor waits for a running produce(), and drops its item.
+class DataLoader::Prefetcher {
+ public:
+  Prefetcher(std::function<Prepared()> produce, std::size_t capacity)
+      : produce_(std::move(produce)),
+        capacity_(capacity),
+        thread_([this, context = thread_context()] { run(context); }) {}
+
+  ~Prefetcher() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    producer_may_go_on_.notify_one();
+    thread_.join();
+  }
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  Prepared next() {
+    std::unique_lock lock(mutex_);
+    consumer_may_go_on_.wait(lock, [&] { return !items_.empty() || error_; });
+    if (items_.empty()) std::rethrow_exception(error_);
+    Prepared item = std::move(items_.front());
+    items_.pop_front();
+    const bool wake = items_.size() == capacity_ / 2;
+    lock.unlock();
+    if (wake) producer_may_go_on_.notify_one();
+    return item;
+  }
+
+ private:
+  void run(const ThreadContext& context) {
+    const ThreadContextScope scope(context);
+    try {
+      while (put(produce_())) {
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      error_ = std::current_exception();
+      consumer_may_go_on_.notify_one();
+    }
+  }
+
+  // Returns false if the prefetcher is being destroyed.
+  bool put(Prepared item) {
+    std::unique_lock lock(mutex_);
+    items_.push_back(std::move(item));
+    consumer_may_go_on_.notify_one();
+    if (items_.size() == capacity_) {
+      producer_may_go_on_.wait(lock, [&] { return stopping_ || items_.size() <= capacity_ / 2; });
+    }
+    return !stopping_;
+  }
+
+  std::function<Prepared()> produce_;
+  const std::size_t capacity_;
+  std::mutex mutex_;
+  std::condition_variable consumer_may_go_on_;
+  std::condition_variable producer_may_go_on_;
+  std::deque<Prepared> items_;
+  bool stopping_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // last: it uses the members above
+};
+
 DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sampler,
-                       const DataLoaderOptions& options)
+                       const BatchOptions& options)
     : rows_(std::move(rows)), sampler_(std::move(sampler)), options_(options) {
-  require(options.num_prefetched >= 1, ErrorCode::Usage, kOperation,
-          "expected at least 1 batch to prefetch, found 0");
   require(options.dtype == DType::float32 || options.dtype == DType::float64, ErrorCode::DType,
           kOperation, "expected float32 or float64, found {}", to_string(options.dtype));
   require(rows_ != nullptr, ErrorCode::Usage, kOperation, "there is no data set to load from");
@@ -156,8 +292,7 @@ DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sa
 
 namespace {
 
-EpochSampler exact_sampler(std::size_t num_rows, const TextWindows& windows,
-                           const BatchOptions& options) {
+EpochSampler exact_sampler(const LabelledRows* rows, const BatchOptions& options) {
   require(options.batch >= 1 && options.world_size >= 1 && 0 <= options.rank &&
               options.rank < options.world_size,
           ErrorCode::Usage, kOperation,
@@ -165,27 +300,22 @@ EpochSampler exact_sampler(std::size_t num_rows, const TextWindows& windows,
           "of {}",
           options.batch, options.rank, options.world_size);
   SamplerOptions sampling;
-  sampling.num_samples = num_rows;
+  if (rows != nullptr) {
+    sampling.num_samples = rows->num_rows();
+    sampling.windows = rows->windows();
+  }
   sampling.batch_size = static_cast<std::size_t>(options.batch);
   sampling.world_size = static_cast<std::size_t>(options.world_size);
   sampling.rank = static_cast<std::size_t>(options.rank);
   sampling.seed = options.seed;
   sampling.shuffle = options.shuffle ? Shuffle::on : Shuffle::off;
-  sampling.windows = windows;
   return [sampling](std::uint64_t epoch) { return exact_batches(sampling, epoch); };
 }
 
 }  // namespace
 
 DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options)
-    : DataLoader(rows,
-                 exact_sampler(rows ? rows->num_rows() : 0, rows ? rows->windows() : TextWindows{},
-                               options),
-                 {.device = options.device,
-                  .dtype = options.dtype,
-                  .row_shape = options.row_shape,
-                  .augmentation = options.augmentation,
-                  .seed = options.seed}) {}
+    : DataLoader(rows, exact_sampler(rows.get(), options), options) {}
 
 DataLoader::~DataLoader() = default;
 
@@ -200,16 +330,12 @@ void DataLoader::start_epoch(std::uint64_t epoch) {
 
 std::optional<DataLoader::Prepared> DataLoader::take_prepared() {
   if (at_end_of_epoch_) return std::nullopt;
-  Prepared prepared = prefetcher_->next().value();
+  Prepared prepared = prefetcher_->next();
   at_start_of_epoch_ = false;
   at_end_of_epoch_ = prepared.is_end_of_epoch;
   thread_context().first_row = prepared.global_offset;  // 0 at the end
   if (at_end_of_epoch_) return std::nullopt;
   return prepared;
-}
-
-Shape DataLoader::label_shape(std::size_t num_rows) const {
-  return rows_->is_text() ? Shape{num_rows, rows_->labels_per_row()} : Shape{num_rows};
 }
 
 std::optional<Batch> DataLoader::next() {
@@ -220,7 +346,7 @@ std::optional<Batch> DataLoader::next() {
   const Tensor x =
       Tensor::empty(Shape(std::span<const std::size_t>(sizes)), options_.dtype, options_.device);
   const Tensor labels =
-      Tensor::empty(label_shape(prepared->num_rows), DType::int64, options_.device);
+      Tensor::empty(label_shape(*rows_, prepared->num_rows), DType::int64, options_.device);
   write(*prepared, x, labels);
   return Batch{x, labels, prepared->num_global_rows, prepared->global_offset};
 }
@@ -237,7 +363,8 @@ std::optional<Batch> DataLoader::next_into(const Tensor& x, const Tensor& labels
           kOperation, "the batch has {} rows, and there is room for {}", prepared->num_rows,
           std::min(x.size(0), labels.size(0)));
   require(x.num_elements() == x.size(0) * rows_->num_features && x.dtype() == options_.dtype &&
-              labels.shape() == label_shape(labels.size(0)) && labels.dtype() == DType::int64,
+              labels.shape() == label_shape(*rows_, labels.size(0)) &&
+              labels.dtype() == DType::int64,
           ErrorCode::Shape, kOperation, "expected rows of {} features in {} and int64 labels",
           rows_->num_features, to_string(options_.dtype));
   const Tensor x_rows = x.rows(0, prepared->num_rows);
@@ -254,7 +381,7 @@ void DataLoader::write(const Prepared& prepared, const Tensor& x, const Tensor& 
     return;
   }
   labels.copy_from(prepared.labels);
-  if (rows_->is_text()) return x.copy_from(prepared.tokens);
+  if (rows_->is_text()) return copy_tokens(prepared.features, x);
   const ConstMatrixView source =
       prepared.features.defined()
           ? ConstMatrixView(prepared.features.matrix())
@@ -264,11 +391,9 @@ void DataLoader::write(const Prepared& prepared, const Tensor& x, const Tensor& 
                           rows_->scale);
 }
 
-std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
-    std::uint64_t epoch) const {
+std::unique_ptr<DataLoader::Prefetcher> DataLoader::prefetch_from(std::uint64_t epoch) const {
   const bool is_staged = options_.device.type == DeviceType::cuda;
-  const std::size_t capacity =
-      is_staged ? std::min(options_.num_prefetched, kMaxStaged) : options_.num_prefetched;
+  const std::size_t capacity = is_staged ? kNumStaged : kNumPrefetched;
   // One slot is being filled and one is being taken while the others wait.
   const auto ring = is_staged ? std::make_shared<StagingRing>(rows_, options_.device, capacity + 2)
                               : std::shared_ptr<StagingRing>();
@@ -281,14 +406,14 @@ std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
     if (prepared.is_end_of_epoch) {
       step = 0;
       ++epoch;
-      return std::optional(std::move(prepared));
+      return prepared;
     }
     const BatchShard& shard = shards[step++];
     for (const std::size_t row : shard.rows) {
       require(rows->has_row(row), ErrorCode::Usage, kOperation,
               "the sampler asks for row {}; '{}' has {} rows", row, rows->name, rows->num_rows());
     }
-    prepared.num_rows = shard.rows.size();
+    const std::size_t num_rows = prepared.num_rows = shard.rows.size();
     prepared.num_global_rows = shard.num_global_rows;
     prepared.global_offset = shard.global_offset;
     const bool is_augmented = !options.augmentation.is_none();
@@ -303,39 +428,29 @@ std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
     if (ring) {
       prepared.ring = ring;
       prepared.slot = &ring->fill(shard.rows, write_row);
-      return std::optional(std::move(prepared));
+      return prepared;
     }
-    const std::size_t num_rows = shard.rows.size();
-    const Shape label_shape =
-        rows->is_text() ? Shape{num_rows, rows->num_features} : Shape{num_rows};
-    prepared.labels = Tensor::empty(label_shape, DType::int64, options.device);
-    std::int64_t* const labels = prepared.labels.host<std::int64_t>().data();
-    if (rows->is_text()) {
-      prepared.tokens = Tensor::empty({num_rows, rows->num_features}, DType::int64, options.device);
-      std::int64_t* const tokens = prepared.tokens.host<std::int64_t>().data();
-      for (std::size_t i = 0; i < num_rows; ++i) {
-        const std::size_t at = i * rows->num_features;
-        write_row(shard.rows[i], tokens + at, labels + at);
-      }
-      return std::optional(std::move(prepared));
-    }
+    prepared.labels = Tensor::empty(label_shape(*rows, num_rows), DType::int64, options.device);
     prepared.row_numbers = Tensor::empty({num_rows}, DType::int64, options.device);
-    const std::span<std::int64_t> row_numbers = prepared.row_numbers.host<std::int64_t>();
-    if (is_augmented) {
+    const std::span<std::int64_t> labels = prepared.labels.host<std::int64_t>();
+    const std::span<std::int64_t> numbers = prepared.row_numbers.host<std::int64_t>();
+    const bool is_written = is_augmented || rows->is_text();
+    if (is_written) {
       prepared.features =
-          Tensor::empty({num_rows, rows->num_features}, DType::uint8, options.device);
+          Tensor::empty({num_rows, rows->row_bytes()}, DType::uint8, options.device);
     }
     for (std::size_t i = 0; i < num_rows; ++i) {
-      row_numbers[i] = static_cast<std::int64_t>(is_augmented ? i : shard.rows[i]);
-      labels[i] = rows->labels[shard.rows[i]];
-      if (is_augmented) {
-        std::uint8_t* const features = prepared.features.host<std::uint8_t>().data();
-        write_row(shard.rows[i], features + i * rows->num_features, labels + i);
+      numbers[i] = static_cast<std::int64_t>(is_written ? i : shard.rows[i]);
+      if (is_written) {
+        write_row(shard.rows[i], prepared.features.rows(i, i + 1).raw(),
+                  labels.data() + i * rows->labels_per_row());
+      } else {
+        labels[i] = rows->labels[shard.rows[i]];
       }
     }
-    return std::optional(std::move(prepared));
+    return prepared;
   };
-  return std::make_unique<Prefetcher<Prepared>>(prepare, capacity);
+  return std::make_unique<Prefetcher>(prepare, capacity);
 }
 
 }  // namespace lockstep::data

@@ -51,7 +51,7 @@ std::unique_ptr<data::DataLoader> make_loader(const comm::Communicator& group, D
   auto sampler = [sampling](std::uint64_t epoch) { return data::exact_batches(sampling, epoch); };
   const auto rows =
       std::make_shared<data::LabelledRows>(datasets::load_digits(0, datasets::kNumTrainDigits));
-  data::DataLoaderOptions options;
+  data::BatchOptions options;
   options.device = device;
   return std::make_unique<data::DataLoader>(rows, sampler, options);
 }

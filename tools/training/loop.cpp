@@ -90,7 +90,7 @@ double judge_test_rows(const TrainingTask& task, const LocalModels& models, cons
   data::DataLoader loader(
       std::shared_ptr<const data::LabelledRows>(task.data, &test),
       [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); },
-      {model.devices[0], task.dtype, 4, task.model_data().row});
+      {.device = model.devices[0], .dtype = task.dtype, .row_shape = task.model_data().row});
   const NoGradScope no_grad;
   model.inner->eval();
   double sum = 0;

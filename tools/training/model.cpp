@@ -313,11 +313,11 @@ std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const Lo
   return std::make_unique<data::DataLoader>(
       std::shared_ptr<const data::LabelledRows>(task.data, &task.data->train),
       make_sampler(task, models.num_shards(), models.shard_of(model)),
-      data::DataLoaderOptions{.device = model.devices[0],
-                              .dtype = task.dtype,
-                              .row_shape = task.model_data().row,
-                              .augmentation = task.augmentation,
-                              .seed = task.seed});
+      data::BatchOptions{.seed = task.seed,
+                         .device = model.devices[0],
+                         .dtype = task.dtype,
+                         .row_shape = task.model_data().row,
+                         .augmentation = task.augmentation});
 }
 
 std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModels& models,

@@ -56,7 +56,7 @@ std::vector<std::vector<std::int64_t>> expected_labels(const LabelledRows& rows,
 }
 
 TEST(DataLoaderRows, HaveTheShapeThatIsAskedFor) {
-  DataLoaderOptions options;
+  BatchOptions options;
   options.row_shape = {1, 3, 1};
   const auto sampler = exact({.num_samples = 5, .batch_size = 5, .shuffle = Shuffle::off});
   const auto batch = DataLoader(make_rows(5), sampler, options).next();
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Floating, DataLoaderTypes,
 TEST(DataLoader, GoesToAnyEpochFromAnywhere) {
   const auto rows = make_rows(25);
   const SamplerOptions options{.num_samples = 25, .batch_size = 4, .seed = 9};
-  DataLoader loader(rows, exact(options), {.num_prefetched = 5});
+  DataLoader loader(rows, exact(options), {});
   for (const std::uint64_t epoch : {7u, 7u, 0u, 1u, 3u}) {
     EXPECT_EQ(labels_of_epoch(loader, epoch), expected_labels(*rows, exact_batches(options, epoch)))
         << epoch;
@@ -168,7 +168,7 @@ TEST(DataLoader, RefusesWhatItCannotUse) {
   auto cut = std::make_shared<LabelledRows>(*make_rows(5));
   cut->features.pop_back();
   const std::tuple<ErrorCode, const char*, std::shared_ptr<const LabelledRows>, EpochSampler,
-                   DataLoaderOptions>
+                   BatchOptions>
       mistakes[] = {
           {ErrorCode::Usage, "no such rank", make_rows(5), fails, {}},
           {ErrorCode::Usage, "row 4; 'numbers' has 4 rows", make_rows(4), exact(five), {}},
@@ -180,7 +180,6 @@ TEST(DataLoader, RefusesWhatItCannotUse) {
            exact(five),
            {}},
           {ErrorCode::DType, "found int64", make_rows(5), exact(five), {.dtype = DType::int64}},
-          {ErrorCode::Usage, "at least 1 batch", make_rows(5), exact(five), {.num_prefetched = 0}},
           {ErrorCode::Device,
            "cpu:1000 does not exist",
            make_rows(5),

@@ -65,10 +65,9 @@ struct Pair {
   DataLoader cpu;
   DataLoader device;
   Pair(const std::shared_ptr<const LabelledRows>& rows, const SamplerOptions& options,
-       DType dtype = DType::float32, int index = 0, std::size_t num_prefetched = 32)
+       DType dtype = DType::float32)
       : cpu(rows, exact(options), {.device = Device{}, .dtype = dtype}),
-        device(rows, exact(options),
-               {.device = test_device(index), .dtype = dtype, .num_prefetched = num_prefetched}) {}
+        device(rows, exact(options), {.device = test_device(), .dtype = dtype}) {}
   void expect_same(std::uint64_t epoch) {
     EXPECT_EQ(epoch_of(device, epoch), epoch_of(cpu, epoch)) << "epoch " << epoch;
   }
@@ -88,10 +87,10 @@ TEST(DeviceBatches, OfAugmentedImagesAreThoseOfTheCpu) {
   const auto rows = make_rows(103);
   const auto batches = [&](Device device) {
     DataLoader loader(rows, exact({.num_samples = 103, .batch_size = 8, .seed = 5}),
-                      {.device = device,
+                      {.seed = 5,
+                       .device = device,
                        .row_shape = {kNumFeatures, 1, 1},
-                       .augmentation = {.crop = true, .flip = true},
-                       .seed = 5});
+                       .augmentation = {.crop = true, .flip = true}});
     return std::pair(epoch_of(loader, 0), epoch_of(loader, 1));
   };
   EXPECT_EQ(batches(test_device()), batches(Device{}));
@@ -129,7 +128,7 @@ TEST(DeviceBatches, SurviveJumpsWhileOthersAreUnderWay) {
 
 TEST(DeviceBatches, BehindASlowConsumerStayAsTheyAre) {
   const auto rows = make_rows(400);
-  Pair pair(rows, {.num_samples = 400, .batch_size = 4, .seed = 5}, DType::float32, 0, 1);
+  Pair pair(rows, {.num_samples = 400, .batch_size = 4, .seed = 5});
   for (int epoch = 0; epoch < 2; ++epoch) {
     // Nothing is read back until the epoch is over: only streams hold the loader up.
     pair.device.start_epoch(std::uint64_t(epoch));
@@ -211,7 +210,7 @@ TEST_F(GpuBatches, ComeWhileAStepIsCaptured) {
   };
   for (int round = 0; round < 10; ++round) {
     DataLoader cpu(rows, growing, {.device = Device{}});
-    DataLoader loader(rows, growing, {.device = test_device(), .num_prefetched = 4});
+    DataLoader loader(rows, growing, {.device = test_device()});
     const Tensor x = Tensor::zeros({64, kNumFeatures}, DType::float32, test_device());
     const Tensor labels = Tensor::zeros({64}, DType::int64, test_device());
     const Tensor result = Tensor::zeros({64, kNumFeatures}, DType::float32, test_device());
