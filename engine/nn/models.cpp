@@ -1,7 +1,9 @@
 #include "engine/nn/models.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -23,13 +25,81 @@ constexpr std::size_t kLargestNumber = 1 << 20;  // of channels, neurons or pixe
 }
 
 // 0 for anything but a number from 1 on.
-std::size_t parse_number(std::string_view word) {
+std::size_t parse_number(std::string_view word, std::size_t largest = kLargestNumber) {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc{} && end == word.data() + word.size() && number <= kLargestNumber
-             ? number
-             : 0;
+  return error == std::errc{} && end == word.data() + word.size() && number <= largest ? number : 0;
 }
+
+// The words between dashes.
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('-', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+Activation parse_activation(std::string_view text, std::string_view word) {
+  if (word == "relu") return Activation::relu;
+  if (word == "gelu") return Activation::gelu_erf;
+  if (word == "tanh") return Activation::tanh;
+  const std::array<std::string, 3> words = {"relu", "gelu", "tanh"};
+  fail_model(text, fmt::format("'{}' is not an activation", word), did_you_mean(word, words));
+}
+
+std::shared_ptr<Module> make_activation(Activation activation) {
+  if (activation == Activation::relu) return std::make_shared<ReLU>();
+  if (activation == Activation::gelu_erf) return std::make_shared<GELU>();
+  if (activation == Activation::tanh) return std::make_shared<Tanh>();
+  fail(ErrorCode::Usage, "model", "an mlp needs an activation between its layers");
+}
+
+}  // namespace
+
+MlpSpec parse_mlp(std::string_view text) {
+  constexpr std::string_view kPrefix = "mlp:";
+  if (!text.starts_with(kPrefix)) fail_model(text, "unknown model");
+  MlpSpec spec;
+  std::string_view sizes = text.substr(kPrefix.size());
+  if (const std::size_t colon = sizes.find(':'); colon != std::string_view::npos) {
+    spec.activation = parse_activation(text, sizes.substr(colon + 1));
+    sizes = sizes.substr(0, colon);
+  }
+  for (const std::string_view word : split(sizes)) {
+    spec.sizes.push_back(parse_number(word, std::numeric_limits<std::size_t>::max()));
+    if (spec.sizes.back() == 0) {
+      fail_model(text, fmt::format("'{}' is not a positive layer size", word));
+    }
+  }
+  if (spec.sizes.size() < 2) fail_model(text, "it needs at least an input and an output size");
+  return spec;
+}
+
+std::shared_ptr<Sequential> make_mlp(const MlpSpec& spec, std::uint64_t seed, DType dtype,
+                                     Device device) {
+  require(spec.sizes.size() >= 2, ErrorCode::Usage, "model",
+          "an mlp needs at least an input and an output size, found {} sizes", spec.sizes.size());
+  Rng rng(seed);
+  LinearOptions options;
+  options.dtype = dtype;
+  options.device = device;
+  std::vector<std::shared_ptr<Module>> modules;
+  for (std::size_t i = 0; i + 1 < spec.sizes.size(); ++i) {
+    if (i > 0) modules.push_back(make_activation(spec.activation));
+    modules.push_back(std::make_shared<Linear>(spec.sizes[i], spec.sizes[i + 1], rng, options));
+  }
+  return std::make_shared<Sequential>(std::move(modules));
+}
+
+std::shared_ptr<Sequential> make_mlp(std::string_view text, std::uint64_t seed, DType dtype,
+                                     Device device) {
+  return make_mlp(parse_mlp(text), seed, dtype, device);
+}
+
+namespace {
 
 CnnLayer parse_layer(std::string_view text, std::string_view word) {
   CnnLayer layer;
@@ -55,15 +125,13 @@ CnnLayer parse_layer(std::string_view text, std::string_view word) {
 
 std::vector<CnnLayer> parse_layers(std::string_view text, std::string_view words) {
   std::vector<CnnLayer> layers;
-  for (std::size_t begin = 0; begin <= words.size();) {
-    const std::size_t end = std::min(words.find('-', begin), words.size());
-    layers.push_back(parse_layer(text, words.substr(begin, end - begin)));
+  for (const std::string_view word : split(words)) {
+    layers.push_back(parse_layer(text, word));
     const bool follows_linear =
         layers.size() > 1 && layers[layers.size() - 2].kind == CnnLayer::Kind::linear;
     if (follows_linear && layers.back().kind != CnnLayer::Kind::linear) {
       fail_model(text, "only linear layers can follow a linear layer");
     }
-    begin = end + 1;
   }
   if (layers.back().kind != CnnLayer::Kind::linear) {
     fail_model(text, "its last layer must be a number, the number of classes");
@@ -72,16 +140,16 @@ std::vector<CnnLayer> parse_layers(std::string_view text, std::string_view words
 }
 
 GptOptions parse_gpt(std::string_view text, std::string_view words) {
-  GptOptions options;
-  std::size_t begin = 0;
-  for (std::size_t* const number :
-       {&options.layers, &options.heads, &options.channels, &options.context}) {
-    const bool is_last = number == &options.context;
-    const std::size_t end = is_last ? words.size() : std::min(words.find('-', begin), words.size());
-    *number = begin <= words.size() ? parse_number(words.substr(begin, end - begin)) : 0;
-    if (*number == 0) fail_model(text, "expected four numbers, such as gpt:4-4-128-64");
-    begin = end + 1;
+  std::vector<std::size_t> numbers;
+  for (const std::string_view word : split(words)) numbers.push_back(parse_number(word));
+  if (numbers.size() != 4 || std::ranges::count(numbers, 0U) > 0) {
+    fail_model(text, "expected four numbers, such as gpt:4-4-128-64");
   }
+  GptOptions options;
+  options.layers = numbers[0];
+  options.heads = numbers[1];
+  options.channels = numbers[2];
+  options.context = numbers[3];
   if (options.channels % options.heads != 0) {
     fail_model(text,
                fmt::format("{} heads do not divide {} channels", options.heads, options.channels));
