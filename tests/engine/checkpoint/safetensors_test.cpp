@@ -236,7 +236,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"DataLeftOver", R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 5,
                   "describes 4 bytes of data, the file has 5"},
         BadHeader{"MetadataIsNoObject", R"({"__metadata__":[]})", 0, "is not an object"},
-        BadHeader{"MetadataIsNoText", R"({"__metadata__":{"step":1}})", 0, "may hold texts only"}),
+        BadHeader{"MetadataIsNoText", R"({"__metadata__":{"step":1}})", 0,
+                  "may hold only strings"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Safetensors, AcceptsPaddingAndAnyOrderOfEntries) {
