@@ -68,22 +68,11 @@ set_target_properties(${tutorials} PROPERTIES INSTALL_RPATH "$ORIGIN/../${privat
 install(TARGETS ${tutorials} RUNTIME_DEPENDENCY_SET linked_libraries
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tutorials)
 
-# The packages that a consumer must find too, read off what the libraries link.
-set(linked "")
-foreach(library IN LISTS libraries)
-  get_target_property(its_links ${library} INTERFACE_LINK_LIBRARIES)
-  list(APPEND linked ${its_links})
-endforeach()
-set(LOCKSTEP_FIND_DEPENDENCIES "")
-foreach(package Threads fmt ZLIB CUDAToolkit)
-  set(prefix ${package})
-  if(package STREQUAL "CUDAToolkit")
-    set(prefix CUDA)
-  endif()
-  if(linked MATCHES "(^|;|<LINK_ONLY:)${prefix}::")
-    string(APPEND LOCKSTEP_FIND_DEPENDENCIES "find_dependency(${package})\n")
-  endif()
-endforeach()
+# What a consumer must find, too; shared libraries bring CUDA's runtime along.
+set(LOCKSTEP_NEEDS_CUDA OFF)
+if(LOCKSTEP_HAVE_CUDA AND NOT BUILD_SHARED_LIBS AND NOT LOCKSTEP_CUDA STREQUAL "EMULATED")
+  set(LOCKSTEP_NEEDS_CUDA ON)
+endif()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in
   ${PROJECT_BINARY_DIR}/lockstepConfig.cmake INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake

@@ -1,4 +1,5 @@
-"""Links inside the project lead to files that are there, and to headings that they have."""
+"""Links inside the project lead to files that are there, and to headings that they have; each statement of the texts has
+a row."""
 
 import re
 import unittest
@@ -46,6 +47,18 @@ class Links(unittest.TestCase):
     def test_headings_are_named_as_github_names_them(self):
         text = "# `a.b(\"c\")`: d, e-f\n## [x](y) z\n## x z\n```\n# no\n```\n### 1.10 `f(\"g\", h)`\n"
         self.assertEqual(anchors(text), {"abc-d-e-f", "x-z", "x-z-1", "110-fg-h"})
+
+
+class Texts(unittest.TestCase):
+    def test_each_statement_has_a_verdict_and_a_command_or_a_row_that_has_one(self):
+        chapters = re.split(r"^## Text ", (ROOT / "docs" / "from-the-texts.md").read_text(), flags=re.MULTILINE)[1:]
+        self.assertEqual(len(chapters), 4)
+        for chapter in chapters:
+            rows = re.split(r"^### ", chapter, flags=re.MULTILINE)
+            for number, row in enumerate(rows[1:], 1):
+                self.assertTrue(row.startswith(f"{chapter[0]}.{number} "), row)
+                self.assertRegex(row, r'\*\*|The text ends|The text leaves it out|"Writing Distributed')
+                self.assertRegex(row, re.compile(r"^\$ |\]\(#", re.MULTILINE))
 
 
 if __name__ == "__main__":
