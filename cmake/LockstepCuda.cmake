@@ -42,7 +42,7 @@ if(LOCKSTEP_CUDA STREQUAL "EMULATED")
   return()
 endif()
 
-# GPU code is compiled for the GPU that is there; a compiler alone is no reason to wait for it.
+# GPU code is compiled for the GPU that is there, so a compiler alone does not build it.
 include(LockstepGpus)
 if(NOT LOCKSTEP_GPU_ARCHITECTURES MATCHES "^(AUTO|RELEASE)$")
   message(FATAL_ERROR "LOCKSTEP_GPU_ARCHITECTURES is '${LOCKSTEP_GPU_ARCHITECTURES}'; use AUTO or RELEASE, or "

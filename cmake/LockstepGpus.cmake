@@ -1,7 +1,7 @@
 # Chooses the GPU architectures that a build compiles for, without a CUDA compiler.
 
 # lockstep_find_gpus(found): the compute capabilities of this machine's GPUs without the dot, as 75;86;
-# "unknown" where there is a GPU that nobody describes; empty where there is none. Asks nvidia-smi, also
+# "unknown" for a GPU without a description; empty where there is none. Asks nvidia-smi, also
 # where WSL2 keeps it, then looks for the driver's files below ROOT (empty: the machine's own).
 function(lockstep_find_gpus found)
   set(${found} "" PARENT_SCOPE)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Kills training at random instants until it has come to its end, and compares the weights with those of a run that
-# nobody disturbed:
+# was not disturbed:
 #
 #   scripts/kill_resume.sh [KILLS] [LOCKSTEP]
 #

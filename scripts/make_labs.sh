@@ -32,7 +32,7 @@ labs=$here/../tutorials/labs
 [[ -d $labs ]] || labs=$here # installed, it lies beside the labs
 compgen -G "$labs/[0-9][0-9]_*/README.md" >/dev/null || fail 1 "there are no labs in $labs"
 if [[ -e $out && -n $(ls -A "$out" 2>/dev/null || echo file) ]]; then
-  fail 1 "$out is there already; name another folder, so that nobody's work is lost"
+  fail 1 "$out is there already; name another folder, so that no work is lost"
 fi
 
 build=$here/../build/release

@@ -81,7 +81,7 @@ open_lock() {  # FILE
   exec {lock}<"$1" || die 1 "cannot open $1; LOCKSTEP_LOCK_DIR names another folder"
 }
 
-# Takes the first idle GPUs that nobody has locked: all that are asked for, or none, so that two
+# Takes the first idle GPUs that are not locked: all that are asked for, or none, so that two
 # programs cannot each hold a part of what the other lacks. Sets `taken`, or `busy`.
 try_acquire() {
   local turn locks=() index uuid used utilization reason holder

@@ -49,7 +49,7 @@ void name_devices() {
   for (const char* name : {"cpu", "cpu:3", "cuda", "cuda:1"}) {
     fmt::print("  \"{}\" means {}\n", name, to_string(parse_device(name)));
   }
-  // PyTorch's torch.device("cuda" if torch.cuda.is_available() else "cpu") is no different:
+  // PyTorch's torch.device("cuda" if torch.cuda.is_available() else "cpu") works the same way:
   fmt::print(
       "A name without an index means index 0 alone, however many GPUs there are.\n"
       "To use several, name each of them. A device that does not exist is an error:\n");

@@ -1,7 +1,7 @@
 // 05: How do ranks add up their gradients, and what does the simplest way cost?
 //
-// You will see: the naive all-reduce (everybody sends to rank 0, which adds and sends the sum back)
-// as a plan, printed; on numbers small enough to follow; by hand with send and recv on the
+// You will see: the naive all-reduce (every rank sends to rank 0, which adds and sends the sum
+// back) as a plan, printed; on numbers small enough to follow; by hand with send and recv on the
 // gradients of the digits model; and as the library's all_reduce (PyTorch: dist.all_reduce). Rank 0
 // is the bottleneck, the more so the more ranks there are; tutorial 08 spreads its work evenly.
 // Ranks are threads here, each with a device; between processes the calls are the same.

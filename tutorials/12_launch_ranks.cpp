@@ -135,7 +135,7 @@ int show_first_failure() {
   return code;
 }
 
-int show_that_nobody_is_left() {
+int show_that_none_is_left() {
   fmt::print("rank 1 starts a helper that leaves its process group; then rank 1 is killed\n");
   const bool adopted_before = launch::adopt_orphans(true);  // orphans become our children
   const int code = run_in_role("die");
@@ -156,7 +156,7 @@ void run(const tutorial::Options& options) {
   tutorial::step(2, "the first failure");
   const int failed = show_first_failure();
   tutorial::step(3, "no process is left behind");
-  const int killed = show_that_nobody_is_left();
+  const int killed = show_that_none_is_left();
   tutorial::answer(
       fmt::format(
           "It sets the variables of {} ranks, prefixes their lines, names the first failure (rank "

@@ -36,7 +36,7 @@ class Measured(FolderTest):
         page = (self.folder / "measured.md").read_text()
         self.assertIn("| graph / floor | 1.5 x | <= 1.4 | MISSED | a\\|b |", page)
 
-    def test_a_rehearsal_or_what_nobody_could_run_again_is_refused_and_nothing_written(self):
+    def test_a_rehearsal_or_a_dirty_commit_is_refused(self):
         for changes in ({"emulated": True}, {"commit": "0123-dirty"}, {"schema": "x"}):
             with self.assertRaisesRegex(Problem, "is not a result"):
                 report.keep_and_write(self.folder, [self.write(**changes)])

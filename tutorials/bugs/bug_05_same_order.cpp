@@ -1,4 +1,4 @@
-// The rows are shuffled, by the seed and the number of the epoch, which nobody tells the sampler.
+// The rows are shuffled, by the seed and the number of the epoch, which the sampler is never told.
 //
 // Run:  bug_05_same_order [--fixed]      lockstep doctor -- bug_05_same_order
 #include "datasets/digits.h"

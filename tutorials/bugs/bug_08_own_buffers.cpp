@@ -1,5 +1,5 @@
 // A network with batch normalisation, whose gradients are averaged. Its running mean and variance
-// are no parameters, and nobody thinks of them until rank 0 evaluates and saves.
+// are not parameters, and go unnoticed until rank 0 evaluates and saves.
 //
 // Run:  bug_08_own_buffers [--fixed]      lockstep doctor -- bug_08_own_buffers
 #include "engine/core/rng.h"

@@ -40,7 +40,7 @@ Variable mean_loss(nn::Module& net, const tutorial::Rows& rows);
 // Averages the gradients of all parameters over the ranks.
 void average_gradients(const nn::Module& net, comm::Communicator& group);
 
-// Rank 0 prints how many of the 297 test digits the network reads rightly.
+// Rank 0 prints how many of the 297 test digits the network recognises.
 void report(nn::Module& net, const Place& place);
 
 }  // namespace lockstep::bugs

@@ -55,7 +55,7 @@ Lab replicate_backward_lab() {
   lab.checks = {
       example_replicas("two_devices", 20, "the gradients of the copies are added, not averaged",
                        replicas({{1, 2, 3}, {10, 20, 30}})),
-      example_replicas("a_copy_that_nobody_used", 20,
+      example_replicas("a_copy_that_was_not_used", 20,
                        "an undefined gradient counts as zero: skip it, also if it is the first",
                        replicas({nullptr, {1, 2, 3}, {10, 20, 30}})),
       example_replicas("one_device", 10, "with one device the gradient is that of its copy",

@@ -45,7 +45,7 @@ Lab naive_all_reduce_lab() {
        "send the sum only after the last buffer was added, and to every rank",
        [](lockstep::Rng&) { return std::vector<json>{example_group(4, 3)}; }, judge_sums},
       {"one_rank_keeps_its_buffer", Shown::visible, 10,
-       "with one rank there is nobody to receive from or to send to",
+       "a single rank has no peer to receive from or send to",
        [](lockstep::Rng&) { return std::vector<json>{example_group(1, 3)}; },
        judge_sums_and_messages},
       {"drawn_sums", Shown::hidden, 30,

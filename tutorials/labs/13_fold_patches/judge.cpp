@@ -176,7 +176,7 @@ Lab fold_patches_lab() {
                    "the pixel was copied into each window that shows it: the derivatives add up",
                    {}, judge_fold),
       example_fold("padding_has_no_gradient", 10,
-                   "what a window shows beyond the image is no pixel: leave it out",
+                   "what a window shows beyond the image is not a pixel: leave it out",
                    {.height = 3, .width = 3, .padding = 1}, judge_fold),
       example_fold("pixels_between_the_windows", 10,
                    "the window at (oy, ox) begins at pixel (oy * stride, ox * stride)",

@@ -98,7 +98,7 @@ Lab sharded_step_lab() {
        },
        judge_sums},
       {"drawn_steps_of_any_size", Shown::hidden, 15,
-       "an empty shard has nothing to update; one rank has nobody to send to",
+       "an empty shard has nothing to update; a single rank has no peer to send to",
        [](lockstep::Rng& rng) {
          const std::size_t n = draw_between(rng, 4, 8);
          return std::vector<json>{draw_step(rng, n, 3 * n + 1), draw_step(rng, n, n - 2),

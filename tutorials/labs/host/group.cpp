@@ -113,7 +113,7 @@ class Group {
         fmt::format("{}: there is no rank {} among {} ranks", operation, rank, world_size_));
   }
 
-  // Fails the group when every rank that is not finished waits for a message that nobody sends.
+  // Fails the group when every rank that is not finished waits for a message that is never sent.
   void stop_if_stuck() {
     std::string waits;
     for (int rank = 0; rank < world_size_; ++rank) {
@@ -124,7 +124,7 @@ class Group {
     }
     if (waits.empty() || failure_) return;
     failure_ = std::make_exception_ptr(
-        std::runtime_error("ranks wait for messages that nobody sends: " + waits));
+        std::runtime_error("ranks wait for messages that are never sent: " + waits));
     changed_.notify_all();
   }
 
