@@ -12,9 +12,6 @@
 namespace lockstep::comm {
 namespace {
 
-// If more strangers than this wait, besides the expected ranks, the oldest without a hello is cut.
-constexpr std::size_t kMaxStrangers = 128;
-
 Message failed(const Error& error) {
   return {"failed", encode(error, kMaxValueBytes)};
 }
@@ -55,7 +52,7 @@ TcpStoreServer::~TcpStoreServer() {
 void TcpStoreServer::accept_all() {
   while (!is_stopping_) {
     wait_for_event(listener_, POLLIN, {});
-    make_room();
+    forget_ended();
     Socket connection = accept_from(listener_);
     try {
       if (connection.is_open()) {
@@ -76,24 +73,17 @@ void TcpStoreServer::accept_all() {
   }
 }
 
-// Forgets clients that have ended, and cuts the oldest stranger if there are too many.
-void TcpStoreServer::make_room() {
+void TcpStoreServer::forget_ended() {
   clients_.remove_if([](Client& client) {
     if (!client.has_ended) return false;
     client.thread.join();
     return true;
   });
-  const auto is_stranger = [](const Client& client) { return client.is_stranger.load(); };
-  const auto count = static_cast<std::size_t>(std::ranges::count_if(clients_, is_stranger));
-  if (count < kMaxStrangers + world_size_) return;
-  const auto oldest = std::ranges::find_if(clients_, is_stranger);
-  if (oldest != clients_.end()) shutdown(oldest->socket.descriptor(), SHUT_RD);
 }
 
 void TcpStoreServer::serve(Client& client) {
   try {
     const auto hello = receive_hello(client.socket, expected_, {});
-    client.is_stranger = false;
     if (hello) answer_requests(client.socket, *hello);
   } catch (const std::exception&) {
     // No memory for this client.
@@ -166,7 +156,7 @@ TcpStoreClient::TcpStoreClient(const TcpStoreClientOptions& options)
   while (!try_to_join(options, deadline)) std::this_thread::sleep_for(kPause);
 }
 
-// False: try again. A server cuts connections if strangers keep it busy.
+// False: try again. A server that is out of descriptors or threads cuts connections.
 bool TcpStoreClient::try_to_join(const TcpStoreClientOptions& options, runtime::Deadline deadline) {
   constexpr std::chrono::milliseconds kLeastTurn{500};
   constexpr std::chrono::seconds kTurn{5};

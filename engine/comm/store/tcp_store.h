@@ -61,7 +61,6 @@ class TcpStoreServer {
   struct Client {
     Socket socket;
     std::thread thread;
-    std::atomic<bool> is_stranger{true};  // true until it has said hello
     std::atomic<bool> has_ended{false};
   };
   // The process that holds a rank. It holds it forever, even after it has left: a process that
@@ -72,7 +71,7 @@ class TcpStoreServer {
   };
 
   void accept_all();
-  void make_room();
+  void forget_ended();
   void serve(Client& client);
   Message answer_hello(const Hello& hello);
   void answer_requests(const Socket& socket, const Hello& hello);
