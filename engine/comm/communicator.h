@@ -18,7 +18,7 @@
 //          its tensors alive; leave them alone until Work::wait() has returned.
 // CUDA:    ranks that are threads may use tensors of CUDA devices, all or none of them in a call.
 //          They meet on the host like others, and rank 0's thread enqueues the work for all devices
-//          (single_thread_group/device_group.h). No call waits for a device: a blocking call
+//          (device_group.h). No call waits for a device: a blocking call
 //          returns when it is enqueued in the order of the compute stream. An asynchronous one runs
 //          on the communication stream after the compute stream's work at the time of the call, and
 //          Work::wait() lets the compute stream wait for it.

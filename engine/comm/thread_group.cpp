@@ -19,7 +19,7 @@
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/plan_communicator.h"
-#include "engine/comm/single_thread_group/device_group.h"
+#include "engine/comm/device_group.h"
 #include "engine/core/thread_context.h"
 #include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/wait.h"
@@ -70,7 +70,6 @@ struct SharedState {
   std::vector<RankState> ranks;
   std::vector<Channel> channels;
   FirstFailure failure;
-  DeviceGroup devices;  // rank 0 only
 };
 
 // This rank's part of a two-shot all-reduce; all ranks wait for each other before and afterwards.
@@ -271,7 +270,7 @@ class ThreadGroup final : public Group {
     if (rank() == 0) {
       std::vector<GroupMember> members;
       for (const RankState& peer : state_->ranks) members.push_back(peer.part);
-      state_->devices.enqueue(call_, members);
+      enqueue_collective(call_, members);
     }
     meet();
     mine().part = {};

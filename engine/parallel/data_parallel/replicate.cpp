@@ -3,7 +3,7 @@
 #include <set>
 
 #include "engine/autograd/node.h"
-#include "engine/comm/single_thread_group/device_group.h"
+#include "engine/comm/device_group.h"
 #include "engine/core/error.h"
 #include "engine/parallel/data_parallel/stages.h"
 #include "engine/runtime/device_span.h"

@@ -9,9 +9,15 @@ namespace lockstep::parallel {
 namespace {
 
 std::vector<Device> checked(const std::vector<Device>& devices) {
+  require(!devices.empty(), ErrorCode::Usage, "replica group", "needs at least one device");
   std::vector<int> ids;
-  for (const Device device : devices) ids.push_back(device.index);
-  devices_of(devices.empty() ? DeviceType::cpu : devices[0].type, ids);  // none stands twice
+  for (const Device device : devices) {
+    require(device.type == devices[0].type, ErrorCode::Device, "replica group",
+            "all devices must be of one type, found {} and {}", to_string(devices[0]),
+            to_string(device));
+    ids.push_back(device.index);
+  }
+  devices_of(devices[0].type, ids);  // none stands twice
   return devices;
 }
 
@@ -22,7 +28,7 @@ ReplicaGroup::ReplicaGroup(const std::shared_ptr<nn::Module>& module,
                            plan::AllReducePlan plan)
     : options_(options),
       plan_(plan),
-      communicator_(checked(devices)),
+      devices_(checked(devices)),
       schedule_(
           devices.size() > 1 ? options.reducer.overlap : Overlap::after_backward, devices.size(),
           [this](std::size_t bucket, comm::Launch launch) { return reduce(bucket, launch); }) {

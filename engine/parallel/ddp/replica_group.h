@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/comm/single_thread_group/single_thread_group.h"
+#include "engine/comm/device_group.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/parallel/ddp/grad_buckets.h"
 
@@ -27,7 +27,7 @@ class ReplicaGroup {
                const DdpOptions& options = {}, plan::AllReducePlan plan = {});
 
   std::size_t size() const { return modules_.size(); }
-  const std::vector<Device>& devices() const { return communicator_.devices(); }
+  const std::vector<Device>& devices() const { return devices_; }
   // Whose parameters the optimizer of this rank changes.
   nn::Module& replica(std::size_t rank) { return *modules_[rank]; }
   bool was_rebuilt() const { return was_rebuilt_; }
@@ -48,6 +48,7 @@ class ReplicaGroup {
 
   DdpOptions options_;
   plan::AllReducePlan plan_;
+  std::vector<Device> devices_;  // by rank
   comm::SingleThreadGroup communicator_;
   std::vector<std::shared_ptr<nn::Module>> modules_;   // by rank
   std::vector<std::unique_ptr<GradBuckets>> buckets_;  // by rank

@@ -1,15 +1,16 @@
-#include "engine/comm/single_thread_group/device_group.h"
+#include "engine/comm/device_group.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "engine/comm/device_calls.h"
 #include "engine/comm/reduce.h"
-#include "engine/comm/single_thread_group/reduce_to_all.h"
+#include "engine/comm/reduce_to_all.h"
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/physical_gpus.h"
-#include "engine/runtime/step_graph.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::comm {
 namespace {
@@ -21,11 +22,43 @@ bool is_cuda(const runtime::Stream& stream) {
   return stream.device().device().type == DeviceType::cuda;
 }
 
+// Enqueues outputs = sources[0] op sources[1] op ... on a stream whose device reaches all of them;
+// see reduce_to_all.h.
+void reduce_on_stream(runtime::Stream& stream, ReduceOp op, double factor,
+                      std::span<const ConstTensorView> sources,
+                      std::span<const TensorView> outputs) {
+  if (is_cuda(stream)) {
+    reduce_to_all(stream, op, factor, sources, outputs);
+    return;
+  }
+  reduce_in_order(stream, op, factor, sources, outputs[0]);
+  for (const TensorView& other : outputs.subspan(1)) copy_on_stream(stream, outputs[0], other);
+}
+
 void scale_on_stream(runtime::Stream& stream, TensorView values, double factor) {
   if (factor == 1) return;
   const ConstTensorView source = values;
   reduce_on_stream(stream, ReduceOp::sum, factor, std::span(&source, 1), std::span(&values, 1));
 }
+
+// Memory on a rank's device for one collective. It comes from the pool whose blocks wait only for
+// the streams that used them; a captured graph keeps it as long as it lives.
+class Scratch {
+ public:
+  std::byte* on(runtime::Stream& stream, std::size_t num_bytes) {
+    if (num_bytes_ < num_bytes) {
+      runtime::LogicalDevice& device = stream.device();
+      memory_ = std::make_unique<runtime::Storage>(device, num_bytes, device.staging_memory());
+      memory_->record_use(stream);
+      num_bytes_ = num_bytes;
+    }
+    return static_cast<std::byte*>(memory_->data());
+  }
+
+ private:
+  std::unique_ptr<runtime::Storage> memory_;
+  std::size_t num_bytes_ = 0;
+};
 
 // A rank as the enqueueing thread sees it.
 struct GroupRank {
@@ -53,8 +86,8 @@ void meet(std::span<const Rank> ranks) {
 // adds. So a rank may add to a chunk in the step in which it sends it.
 class PlanRun {
  public:
-  PlanRun(std::span<const GroupRank> ranks, ReduceOp op, std::span<DeviceScratch> scratch)
-      : ranks_(ranks), op_(op), scratch_(scratch) {}
+  PlanRun(std::span<const GroupRank> ranks, ReduceOp op)
+      : ranks_(ranks), op_(op), scratch_(ranks.size()) {}
 
   void run(const plan::CollectivePlan& plan) {
     for (const plan::Step& step : plan.steps) run_step(step);
@@ -124,12 +157,11 @@ class PlanRun {
 
   std::span<const GroupRank> ranks_;
   ReduceOp op_;
-  std::span<DeviceScratch> scratch_;  // by rank
+  std::vector<Scratch> scratch_;  // by rank
 };
 
-void run_plan(const CallHeader& call, std::span<const GroupRank> ranks,
-              std::span<DeviceScratch> scratch) {
-  PlanRun(ranks, call.op, scratch)
+void run_plan(const CallHeader& call, std::span<const GroupRank> ranks) {
+  PlanRun(ranks, call.op)
       .run(plan_of(call, static_cast<int>(ranks.size()), {}, ranks[0].buffer.num_elements));
 }
 
@@ -161,6 +193,76 @@ bool all_reach_each_other(std::span<const GroupMember> members) {
   });
 }
 
+void reduce_to_all_members(std::span<const GroupMember> members, ReduceOp op, double factor) {
+  const std::vector<std::size_t> owners = owners_of(members);
+  const std::size_t num_elements = members[0].input.num_elements();
+  const std::size_t num_blocks = (num_elements + kPartAlignment - 1) / kPartAlignment;
+  meet(members);
+  std::vector<ConstTensorView> sources(members.size());
+  std::vector<TensorView> outputs(members.size());
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    const plan::Chunk blocks = plan::even_chunk(num_blocks, owners.size(), i);
+    const std::size_t begin = std::min(blocks.offset * kPartAlignment, num_elements);
+    const std::size_t end = std::min(blocks.end() * kPartAlignment, num_elements);
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      outputs[rank] = members[rank].input.view().part(begin, end - begin);
+      sources[rank] = outputs[rank];
+    }
+    reduce_on_stream(*members[owners[i]].stream, op, factor, sources, outputs);
+  }
+  meet(members);
+}
+
+void all_reduce(const CallHeader& call, std::span<const GroupMember> members) {
+  if (members.size() == 1) return;
+  const double factor = factor_of(call.op, static_cast<int>(members.size()));
+  const bool is_two_shot =
+      call.plan == plan::AllReducePlan::automatic || call.plan == plan::AllReducePlan::two_shot;
+  if (is_two_shot && all_reach_each_other(members)) {
+    reduce_to_all_members(members, call.op, factor);
+    return;
+  }
+  for (const GroupMember& member : members) {
+    scale_on_stream(*member.stream, member.input.view(), factor);
+  }
+  CallHeader settled = call;
+  if (is_two_shot) settled.plan = plan::AllReducePlan::two_shot;
+  run_plan(settled, ranks_of(members, &GroupMember::input));
+}
+
+void all_gather(const CallHeader& call, std::span<const GroupMember> members) {
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const GroupMember& member = members[rank];
+    const std::size_t num_elements = call.num_elements;
+    copy_on_stream(*member.stream, member.input.view(),
+                   member.output.view().part(rank * num_elements, num_elements));
+  }
+  run_plan(call, ranks_of(members, &GroupMember::output));
+}
+
+void reduce_scatter(const CallHeader& call, std::span<const GroupMember> members) {
+  const double factor = factor_of(call.op, static_cast<int>(members.size()));
+  std::vector<Scratch> copies(members.size());
+  std::vector<GroupRank> ranks;
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const GroupMember& member = members[rank];
+    const ConstTensorView input = member.input.view();
+    std::byte* memory = nullptr;
+    if (input.num_elements > 0) memory = copies[rank].on(*member.stream, input.num_bytes());
+    const TensorView copy{memory, input.dtype, input.num_elements};
+    copy_on_stream(*member.stream, input, copy);
+    scale_on_stream(*member.stream, copy, factor);
+    ranks.push_back({member.stream, copy});
+  }
+  run_plan(call, ranks);
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const TensorView output = members[rank].output.view();
+    copy_on_stream(*members[rank].stream,
+                   ranks[rank].buffer.part(rank * output.num_elements, output.num_elements),
+                   output);
+  }
+}
+
 }  // namespace
 
 bool reaches(const runtime::LogicalDevice& reader, const runtime::LogicalDevice& owner) {
@@ -187,38 +289,10 @@ void copy_on_stream(runtime::Stream& stream, ConstTensorView from, TensorView to
   }
 }
 
-void reduce_on_stream(runtime::Stream& stream, ReduceOp op, double factor,
-                      std::span<const ConstTensorView> sources,
-                      std::span<const TensorView> outputs) {
-  if (is_cuda(stream)) {
-    reduce_to_all(stream, op, factor, sources, outputs);
-    return;
-  }
-  reduce_in_order(stream, op, factor, sources, outputs[0]);
-  for (const TensorView& other : outputs.subspan(1)) copy_on_stream(stream, outputs[0], other);
-}
-
-std::byte* DeviceScratch::on(runtime::Stream& stream, std::size_t num_bytes) {
-  runtime::LogicalDevice& device = stream.device();
-  if (memory_ == nullptr || &memory_->device() != &device || num_bytes_ < num_bytes) {
-    if (is_in_graph_) kept_.push_back(std::move(memory_));
-    is_in_graph_ = false;
-    memory_ = std::make_shared<runtime::Storage>(device, num_bytes);
-    num_bytes_ = num_bytes;
-    memory_->record_use(device.comm_stream());
-    // The pool may give out memory that earlier work of the compute stream still uses.
-    if (&stream != &device.compute_stream()) stream.wait(device.compute_stream().record());
-  }
-  is_in_graph_ = is_in_graph_ || runtime::is_capturing_step();
-  return static_cast<std::byte*>(memory_->data());
-}
-
-void DeviceGroup::enqueue(const CallHeader& call, std::span<const GroupMember> members) {
+void enqueue_collective(const CallHeader& call, std::span<const GroupMember> members) {
   require(members.size() <= kMaxReducedRanks, ErrorCode::Usage, name_of(call.operation),
           "takes at most {} ranks on devices of one process, found {}", kMaxReducedRanks,
           members.size());
-  scratch_.resize(members.size());
-  inputs_.resize(members.size());
   switch (call.operation) {
     case Operation::all_reduce:
       return all_reduce(call, members);
@@ -227,78 +301,57 @@ void DeviceGroup::enqueue(const CallHeader& call, std::span<const GroupMember> m
     case Operation::reduce_scatter:
       return reduce_scatter(call, members);
     default:
-      return run_plan(call, ranks_of(members, &GroupMember::input), scratch_);
+      return run_plan(call, ranks_of(members, &GroupMember::input));
   }
 }
 
-void DeviceGroup::all_reduce(const CallHeader& call, std::span<const GroupMember> members) {
-  if (members.size() == 1) return;
-  const double factor = factor_of(call.op, static_cast<int>(members.size()));
-  const bool is_two_shot =
-      call.plan == plan::AllReducePlan::automatic || call.plan == plan::AllReducePlan::two_shot;
-  if (is_two_shot && all_reach_each_other(members)) {
-    reduce_to_all_members(members, call.op, factor);
-    return;
-  }
-  for (const GroupMember& member : members) {
-    scale_on_stream(*member.stream, member.input.view(), factor);
-  }
-  CallHeader settled = call;
-  if (is_two_shot) settled.plan = plan::AllReducePlan::two_shot;
-  run_plan(settled, ranks_of(members, &GroupMember::input), scratch_);
+Work SingleThreadGroup::all_reduce(std::span<const Tensor> buffers,
+                                   const CollectiveOptions& options, StartEvents start) {
+  require_reducible(Operation::all_reduce, buffers[0].dtype(), options.op);
+  CallHeader call;
+  call.operation = Operation::all_reduce;
+  call.op = options.op;
+  call.plan = options.plan;
+  return submit(call, buffers, options.launch, start);
 }
 
-void DeviceGroup::reduce_to_all_members(std::span<const GroupMember> members, ReduceOp op,
-                                        double factor) {
-  const std::vector<std::size_t> owners = owners_of(members);
-  const std::size_t num_elements = members[0].input.num_elements();
-  const std::size_t num_blocks = (num_elements + kPartAlignment - 1) / kPartAlignment;
-  meet(members);
-  std::vector<ConstTensorView> sources(members.size());
-  std::vector<TensorView> outputs(members.size());
-  for (std::size_t i = 0; i < owners.size(); ++i) {
-    const plan::Chunk blocks = plan::even_chunk(num_blocks, owners.size(), i);
-    const std::size_t begin = std::min(blocks.offset * kPartAlignment, num_elements);
-    const std::size_t end = std::min(blocks.end() * kPartAlignment, num_elements);
-    for (std::size_t rank = 0; rank < members.size(); ++rank) {
-      outputs[rank] = members[rank].input.view().part(begin, end - begin);
-      sources[rank] = outputs[rank];
+Work SingleThreadGroup::broadcast(std::span<const Tensor> buffers, int root, Launch launch) {
+  CallHeader call;
+  call.operation = Operation::broadcast;
+  call.root = root;
+  return submit(call, buffers, launch, {});
+}
+
+Work SingleThreadGroup::submit(CallHeader call, std::span<const Tensor> buffers, Launch launch,
+                               StartEvents start) {
+  call.num_elements = buffers[0].num_elements();
+  call.dtype = buffers[0].dtype();
+  call.device = buffers[0].device().type;
+  trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name_of(call.operation),
+                         buffers[0].num_bytes());
+  const bool on_comm_streams = launch == Launch::async && call.device == DeviceType::cuda;
+  std::vector<GroupMember> members;
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    runtime::LogicalDevice& device = buffers[rank].logical_device();
+    runtime::Stream& compute = device.compute_stream();
+    runtime::Stream& comm = device.comm_stream();
+    if (on_comm_streams) {
+      comm.wait(start.empty() ? compute.record() : start[rank]);
+      buffers[rank].storage()->record_use(comm);
+    } else if (has_async_work_) {
+      compute.wait(comm.record());
     }
-    reduce_on_stream(*members[owners[i]].stream, op, factor, sources, outputs);
+    buffers[rank].bump_version();
+    members.push_back({on_comm_streams ? &comm : &compute, buffers[rank], {}});
   }
-  meet(members);
-}
-
-void DeviceGroup::all_gather(const CallHeader& call, std::span<const GroupMember> members) {
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const GroupMember& member = members[rank];
-    const std::size_t num_elements = call.num_elements;
-    copy_on_stream(*member.stream, member.input.view(),
-                   member.output.view().part(rank * num_elements, num_elements));
+  has_async_work_ = on_comm_streams;
+  enqueue_collective(call, members);
+  if (!on_comm_streams) return {};
+  std::vector<StreamPoint> points;
+  for (const GroupMember& member : members) {
+    points.push_back({member.stream->record(), &member.stream->device().compute_stream()});
   }
-  run_plan(call, ranks_of(members, &GroupMember::output), scratch_);
-}
-
-void DeviceGroup::reduce_scatter(const CallHeader& call, std::span<const GroupMember> members) {
-  const double factor = factor_of(call.op, static_cast<int>(members.size()));
-  std::vector<GroupRank> ranks;
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const GroupMember& member = members[rank];
-    const ConstTensorView input = member.input.view();
-    std::byte* memory = nullptr;
-    if (input.num_elements > 0) memory = inputs_[rank].on(*member.stream, input.num_bytes());
-    const TensorView copy{memory, input.dtype, input.num_elements};
-    copy_on_stream(*member.stream, input, copy);
-    scale_on_stream(*member.stream, copy, factor);
-    ranks.push_back({member.stream, copy});
-  }
-  run_plan(call, ranks, scratch_);
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const TensorView output = members[rank].output.view();
-    copy_on_stream(*members[rank].stream,
-                   ranks[rank].buffer.part(rank * output.num_elements, output.num_elements),
-                   output);
-  }
+  return Work(std::make_shared<EnqueuedWork>(std::move(points)));
 }
 
 }  // namespace lockstep::comm

@@ -1,6 +1,6 @@
 // One kernel reads an element from every rank, combines the values in the order of ranks, and
 // writes the result to every rank.
-#include "engine/comm/single_thread_group/reduce_to_all.h"
+#include "engine/comm/reduce_to_all.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The kernel of this folder in a build without CUDA.
-#include "engine/comm/single_thread_group/reduce_to_all.h"
+#include "engine/comm/reduce_to_all.h"
 #include "engine/core/error.h"
 #include "engine/runtime/physical_gpus.h"
 
