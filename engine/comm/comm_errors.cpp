@@ -6,7 +6,6 @@ namespace lockstep::comm {
 namespace {
 
 constexpr const char* kAbort = "abort";
-constexpr const char* kWasCutOff = "it was killed, or its host was cut off";
 
 template <typename... Args>
 Error late_error(const RankWait& wait, fmt::format_string<Args...> end, Args&&... args) {
@@ -50,12 +49,8 @@ Error RankWait::died(int process) const {
                     rank, to_string(call));
 }
 
-Error lost_rank(int rank) {
-  return comm_error("collective", "rank {} is lost: its connection closed: {}", rank, kWasCutOff);
-}
-
-Error ended_rank(int rank) {
-  return comm_error("store", "rank {} ended without leaving: {}", rank, kWasCutOff);
+Error ended_rank(std::string_view operation, int rank, std::string_view how) {
+  return comm_error(operation, "rank {} {}: it was killed, or its host was cut off", rank, how);
 }
 
 Error aborted_by(int rank, std::string_view why) {

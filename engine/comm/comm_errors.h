@@ -34,10 +34,9 @@ struct RankWait {
   Error died(int process) const;
 };
 
-// Comm, for a connection that ends. Between ranks: "rank 2 is lost: its connection closed: ...". At
-// the store: "rank 2 ended without leaving: ...".
-Error lost_rank(int rank);
-Error ended_rank(int rank);
+// Comm, for a rank whose connection ended, as `how` says: "rank 2 is lost: its connection closed:
+// it was killed, or its host was cut off".
+Error ended_rank(std::string_view operation, int rank, std::string_view how);
 
 // Comm: "[abort] rank 3 aborted the group: ...".
 Error aborted_by(int rank, std::string_view why);

@@ -1,6 +1,7 @@
-// Group: one rank's side of a group. It is the interface between a PlanCommunicator and the way in
-// which the ranks reach each other. Ranks that are threads read each other's memory
-// (thread_group.cpp); ranks that are processes exchange messages (transport.h).
+// Group: one rank's side of a group. It is the interface between the communicator
+// (plan_communicator.cpp) and the way in which the ranks reach each other. Ranks that are threads
+// read each other's memory (thread_group.cpp); ranks that are processes exchange messages
+// (transport.h).
 //
 // A collective uses it in this order:
 //   announce(call)                  tell all ranks this rank's call
@@ -15,6 +16,7 @@
 
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +31,7 @@
 namespace lockstep::comm {
 
 class LinkClock;
+class LinkModel;
 using runtime::Time;
 
 // Properties of a rank's group that never change.
@@ -142,5 +145,11 @@ inline void Group::run_in_shared_memory(const CollectiveCall& call, std::span<vo
   lockstep::fail(ErrorCode::State, name_of(call.header.operation), "the {} ranks share no memory",
                  shape_.name);
 }
+
+// The project's own communicator: runs collectives by their plans, among the ranks of a group.
+// Destroying it finishes asynchronous calls, then leaves the group.
+// links: modelled links, or nullptr. All ranks of the group must give the same.
+std::unique_ptr<Communicator> make_plan_communicator(std::unique_ptr<Group> group,
+                                                     std::unique_ptr<LinkModel> links);
 
 }  // namespace lockstep::comm

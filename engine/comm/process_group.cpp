@@ -4,11 +4,9 @@
 
 #include <algorithm>
 
-#include "engine/comm/host_identity.h"
-#include "engine/comm/plan_communicator.h"
-#include "engine/comm/shm_group.h"
-#include "engine/comm/tcp_group.h"
+#include "engine/comm/store/hello.h"
 #include "engine/comm/thread_group.h"
+#include "engine/comm/transport.h"
 #include "engine/core/error.h"
 #include "engine/trace/observer.h"
 
@@ -70,13 +68,12 @@ std::unique_ptr<Transport> connect(const ProcessGroupOptions& options) {
     if (rank != options.rank) others.push_back(rank);
   }
   if (options.transport == TransportChoice::tcp) {
-    return std::make_unique<TcpTransport>(options, others, here.size());
+    return tcp_transport(options, others, here.size());
   }
   if (options.transport == TransportChoice::shm) require_one_host(names, hosts);
-  auto to_host = std::make_unique<ShmTransport>(options, here);
+  auto to_host = shm_transport(options, here);
   if (elsewhere.empty()) return to_host;
-  return shm_and_tcp(hosts, std::move(to_host),
-                     std::make_unique<TcpTransport>(options, elsewhere, here.size()));
+  return shm_and_tcp(hosts, std::move(to_host), tcp_transport(options, elsewhere, here.size()));
 }
 
 // Tells the ranks that wait for this one why it does not come.
@@ -130,8 +127,8 @@ std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& opti
   }
   require(options.store != nullptr, ErrorCode::Usage, "process group",
           "{} ranks need a store to meet", options.world_size);
-  auto group = std::make_unique<PlanCommunicator>(
-      connect_or_abort(options), options.link ? fixed_link(*options.link) : nullptr);
+  auto group = make_plan_communicator(connect_or_abort(options),
+                                      options.link ? fixed_link(*options.link) : nullptr);
   group->set_timeout_seconds(options.timeout_seconds);
   group->set_default_plan(options.default_plan);
   if (trace::Observer* observer = trace::observer()) {

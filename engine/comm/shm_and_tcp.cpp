@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/comm/shm_group.h"
+#include "engine/comm/transport.h"
 
 namespace lockstep::comm {
 namespace {
@@ -19,7 +19,7 @@ GroupShape both(std::vector<int> hosts, const GroupShape& shm, const GroupShape&
 // An error of one breaks the other one too, because the call that gets it is abandoned.
 class ShmAndTcp final : public Transport {
  public:
-  ShmAndTcp(std::vector<int> hosts, std::unique_ptr<ShmTransport> to_host,
+  ShmAndTcp(std::vector<int> hosts, std::unique_ptr<Transport> to_host,
             std::unique_ptr<Transport> to_network)
       : Transport(both(std::move(hosts), to_host->shape(), to_network->shape())),
         to_host_(std::move(to_host)),
@@ -83,15 +83,14 @@ class ShmAndTcp final : public Transport {
   };
   const Route& route(int rank) const { return routes_[static_cast<std::size_t>(rank)]; }
 
-  std::unique_ptr<ShmTransport> to_host_;
+  std::unique_ptr<Transport> to_host_;
   std::unique_ptr<Transport> to_network_;
   std::vector<Route> routes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> shm_and_tcp(std::vector<int> hosts,
-                                       std::unique_ptr<ShmTransport> to_host,
+std::unique_ptr<Transport> shm_and_tcp(std::vector<int> hosts, std::unique_ptr<Transport> to_host,
                                        std::unique_ptr<Transport> to_network) {
   return std::make_unique<ShmAndTcp>(std::move(hosts), std::move(to_host), std::move(to_network));
 }

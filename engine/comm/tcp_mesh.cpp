@@ -1,4 +1,4 @@
-// How the ranks of a group get connected (tcp_group.h).
+// How the ranks of a group get connected over TCP (transport.h).
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -8,7 +8,7 @@
 
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/store/hello.h"
-#include "engine/comm/tcp_group.h"
+#include "engine/comm/transport.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm {

@@ -18,8 +18,8 @@
 
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
-#include "engine/comm/plan_communicator.h"
 #include "engine/comm/device_group.h"
+#include "engine/comm/group.h"
 #include "engine/core/thread_context.h"
 #include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/wait.h"
@@ -371,7 +371,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
     // cores; unless other threads compute on the cores while modelled messages are under way.
     const unsigned num_spins =
         links != nullptr ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
-    group.push_back(std::make_unique<PlanCommunicator>(
+    group.push_back(make_plan_communicator(
         std::make_unique<ThreadGroup>(state, std::move(shape), num_spins), std::move(links)));
     group.back()->set_timeout_seconds(options.timeout_seconds);
     group.back()->set_default_plan(options.default_plan);

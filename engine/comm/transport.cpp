@@ -10,9 +10,7 @@ namespace {
 
 // Number `index` of the pieces of a chunk; empty behind the last one.
 plan::Chunk piece_of(plan::Chunk chunk, std::size_t index, std::size_t piece_elements) {
-  // Not a product first: a piece may be as large as a number can be.
-  if (index > 0 && index > (chunk.count - 1) / piece_elements) return {chunk.end(), 0};
-  const std::size_t begin = index * piece_elements;
+  const std::size_t begin = std::min(index * piece_elements, chunk.count);
   return {chunk.offset + begin, std::min(piece_elements, chunk.count - begin)};
 }
 

@@ -13,7 +13,6 @@
 #include <exception>
 #include <utility>
 
-#include "engine/comm/host_identity.h"
 #include "engine/comm/store/tcp_store.h"
 #include "engine/core/error.h"
 #include "engine/core/log.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "engine/comm/host_identity.h"
+#include "engine/comm/store/hello.h"
 #include "simulate/predict/all_reduce_cost.h"
 #include "tools/prediction/run_workload.h"
 #include "tools/report/host_info.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/comm/host_identity.h"
+#include "engine/comm/store/hello.h"
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/runtime/cpu_cores.h"

@@ -1,30 +1,274 @@
 // The Communicator over NCCL; nccl_group.h states its contract.
 #include <fmt/format.h>
+#include <nccl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <sstream>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
-#include "engine/comm/host_identity.h"
-#include "engine/comm/nccl/nccl_comm.h"
 #include "engine/comm/nccl/nccl_group.h"
 #include "engine/comm/nccl/nccl_library.h"
+#include "engine/comm/store/hello.h"
 #include "engine/comm/work.h"
 #include "engine/runtime/cuda/cuda_stream.h"
+#include "engine/runtime/cuda/device_fault.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
+#include "engine/runtime/wait.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {
 namespace nccl {
 namespace {
+
+using runtime::cuda::CurrentGpu;
+
+// How often the thread looks for errors, and how often a rank that leaves looks at its last calls.
+constexpr std::chrono::milliseconds kPollInterval{100};
+constexpr std::chrono::microseconds kIdleInterval{200};
+// How long a rank that leaves gives NCCL to part from the other ranks in good order.
+constexpr double kCloseSeconds = 5;
+
+bool is_well(ncclResult_t result) {
+  return result == ncclSuccess || result == ncclInProgress;
+}
+
+// NCCL's names, in the order of ours. Its average multiplies every contribution by 1/n as it
+// enters, as ours does.
+constexpr ncclDataType_t kTypes[] = {ncclFloat64, ncclFloat32, ncclBfloat16, ncclFloat16,
+                                     ncclInt64,   ncclInt32,   ncclUint8};
+constexpr ncclRedOp_t kOps[] = {ncclSum, ncclAvg, ncclProd, ncclMin, ncclMax};
+static_assert(kTypes[static_cast<int>(DType::uint8)] == ncclUint8 &&
+              kOps[static_cast<int>(ReduceOp::max)] == ncclMax);
+
+// Calls NCCL's function for a collective that moves data.
+std::pair<const char*, ncclResult_t> call_nccl(ncclComm_t comm, const CollectiveCall& call) {
+  const CallHeader& header = call.header;
+  const std::size_t count = header.num_elements;
+  const ncclDataType_t type = kTypes[static_cast<int>(header.dtype)];
+  const ncclRedOp_t op = kOps[static_cast<int>(header.op)];
+  cudaStream_t stream = runtime::cuda::cuda_stream(*call.stream).handle();
+  void* in = call.input.raw();
+  void* out = call.output.defined() ? call.output.raw() : nullptr;
+  const Library& nccl = library();
+  switch (header.operation) {
+    case Operation::all_reduce:
+      return {"ncclAllReduce", nccl.ncclAllReduce(in, in, count, type, op, comm, stream)};
+    case Operation::barrier:  // of one number
+      return {"ncclAllReduce", nccl.ncclAllReduce(in, in, 1, ncclInt32, ncclSum, comm, stream)};
+    case Operation::broadcast:
+      return {"ncclBroadcast", nccl.ncclBroadcast(in, in, count, type, header.root, comm, stream)};
+    case Operation::all_gather:
+      return {"ncclAllGather", nccl.ncclAllGather(in, out, count, type, comm, stream)};
+    default:
+      return {"ncclReduceScatter",
+              nccl.ncclReduceScatter(in, out, call.output.num_elements(), type, op, comm, stream)};
+  }
+}
+
+// Operation::none: connecting the ranks.
+const char* tag_of(const CallHeader& call) {
+  return call.operation == Operation::none ? "nccl" : name_of(call.operation);
+}
+std::string text_of(const CallHeader& call) {
+  return call.operation == Operation::none ? "connecting the ranks" : to_string(call);
+}
+
+// An ncclComm_t that never blocks its caller forever. It is nonblocking, and a thread polls NCCL's
+// own errors and the deadlines of the calls under way. The first error aborts NCCL, which ends the
+// kernels that hang on the GPU; every later call, and the host's next wait for the device, throws
+// it.
+class Comm {
+ public:
+  // Returns when all ranks are connected. fault: the device's, where an error reports that the
+  // values of a call are worthless.
+  Comm(const NcclGroupOptions& options, int gpu, const ncclUniqueId& id,
+       runtime::cuda::DeviceFault* fault)
+      : options_(options), gpu_(gpu), fault_(fault) {
+    const CurrentGpu current(gpu_);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t result =
+        library().ncclCommInitRankConfig(&comm_, options.world_size, id, options.rank, &config);
+    if (!is_well(result)) fail_call("ncclCommInitRankConfig", result);
+    thread_ = std::thread([this] { poll_until_stopped(); });
+    try {
+      wait_until_ready("ncclCommInitRankConfig", {}, options.timeout_seconds);
+    } catch (const Error& error) {
+      fail(error);
+      close();
+      throw;
+    }
+  }
+
+  // Waits until no call is under way or the group is broken, and leaves the other ranks.
+  ~Comm() {
+    while (!failure_.is_set() && !under_way().empty()) std::this_thread::sleep_for(kIdleInterval);
+    close();
+  }
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  // Returns when the call, which must have elements, is on its stream.
+  // Throws the error that broke the group: Error{Comm} in NCCL's words, or Error{Timeout}.
+  void call(const CollectiveCall& call) {
+    try {
+      std::unique_lock lock(mutex_);
+      throw_if_failed();
+      last_call_ = call.header;
+      const CurrentGpu current(gpu_);
+      const auto [name, result] = call_nccl(comm_, call);
+      lock.unlock();
+      if (!is_well(result)) fail_call(name, result);
+      if (result == ncclInProgress) wait_until_ready(name, call.header, call.timeout_seconds);
+    } catch (const Error& error) {
+      fail(error);
+      throw_if_failed();
+    }
+  }
+
+  // Watches the call, which is done when the event passes.
+  void watch(const CollectiveCall& call, std::shared_ptr<runtime::Event> done) {
+    const std::lock_guard lock(mutex_);
+    under_way_.push_back({call.header, call.timeout_seconds,
+                          runtime::deadline_after(call.timeout_seconds), std::move(done)});
+  }
+
+  void throw_if_failed() const { failure_.throw_if_set(); }
+
+  // Breaks the group with this error, unless it is already broken. The other ranks find out by
+  // NCCL's own errors, or by their deadlines.
+  void fail(const Error& error) {
+    const std::lock_guard lock(mutex_);
+    if (failure_.is_set()) return;
+    // The order matters: the device must not continue with worthless values, nor a waiter see
+    // success.
+    if (!under_way_.empty()) runtime::cuda::report_from_host(*fault_, error);
+    failure_.set(error);
+    const CurrentGpu current(gpu_);
+    library().ncclCommAbort(comm_);  // an error of the abort itself changes nothing
+    comm_ = nullptr;
+  }
+
+ private:
+  struct UnderWay {
+    CallHeader call;
+    double timeout_seconds = 0;
+    runtime::Deadline deadline;
+    std::shared_ptr<runtime::Event> done;
+  };
+
+  void wait_until_ready(const char* name, const CallHeader& call, double timeout_seconds) {
+    const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
+    for (unsigned round = 0;; ++round) {
+      const ncclResult_t state = async_error();
+      throw_if_failed();
+      if (state == ncclSuccess) return;
+      if (state != ncclInProgress) fail_call(name, state);
+      if (runtime::has_passed(deadline)) throw timeout_of(call, timeout_seconds);
+      runtime::poll_pause(round);
+    }
+  }
+
+  ncclResult_t async_error() {
+    const std::lock_guard lock(mutex_);
+    ncclResult_t state = ncclSuccess;
+    if (comm_ == nullptr) return state;
+    const CurrentGpu current(gpu_);
+    const ncclResult_t asked = library().ncclCommGetAsyncError(comm_, &state);
+    return asked == ncclSuccess ? state : asked;
+  }
+
+  void poll_until_stopped() {
+    const CurrentGpu current(gpu_);  // before any call into CUDA
+    std::unique_lock lock(mutex_);
+    while (!stops_.wait_for(lock, kPollInterval, [&] { return is_stopping_; })) {
+      lock.unlock();
+      if (!failure_.is_set()) poll();
+      lock.lock();
+    }
+  }
+
+  void poll() {
+    const std::vector<UnderWay> waiting = under_way();
+    if (const ncclResult_t state = async_error(); !is_well(state)) {
+      std::unique_lock lock(mutex_);
+      const CallHeader last = last_call_;
+      lock.unlock();
+      fail(Error(ErrorCode::Comm, tag_of(last),
+                 fmt::format("{} of rank {} failed in NCCL: {}", text_of(last), options_.rank,
+                             library().ncclGetErrorString(state))));
+    }
+    if (!waiting.empty() && runtime::has_passed(waiting.front().deadline)) {
+      fail(timeout_of(waiting.front().call, waiting.front().timeout_seconds));
+    }
+  }
+
+  // Forgets what is done.
+  std::vector<UnderWay> under_way() {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(under_way_, [](const UnderWay& call) { return call.done->has_passed(); });
+    return under_way_;
+  }
+
+  void close() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopping_ = true;
+    }
+    stops_.notify_all();
+    thread_.join();
+    if (comm_ == nullptr) return;
+    const CurrentGpu current(gpu_);
+    library().ncclCommFinalize(comm_);  // its error is the state that is polled
+    const runtime::Deadline deadline = runtime::deadline_after(kCloseSeconds);
+    ncclResult_t state = async_error();
+    for (unsigned round = 0; state == ncclInProgress && !runtime::has_passed(deadline); ++round) {
+      runtime::poll_pause(round);
+      state = async_error();
+    }
+    if (state == ncclSuccess) {
+      library().ncclCommDestroy(comm_);
+    } else {
+      library().ncclCommAbort(comm_);
+    }
+  }
+
+  Error timeout_of(const CallHeader& call, double timeout_seconds) const {
+    return {ErrorCode::Timeout, tag_of(call),
+            fmt::format("{} of rank {} was not done within {} s: another rank has ended or stands "
+                        "still, or it called something else",
+                        text_of(call), options_.rank, timeout_seconds)};
+  }
+
+  const NcclGroupOptions options_;
+  const int gpu_;
+  runtime::cuda::DeviceFault* const fault_;
+  FirstFailure failure_;
+
+  std::mutex mutex_;
+  ncclComm_t comm_ = nullptr;  // null after an abort
+  CallHeader last_call_;
+  std::vector<UnderWay> under_way_;
+  bool is_stopping_ = false;
+  std::condition_variable stops_;
+  std::thread thread_;
+};
+
+// --- meeting ---
 
 // The facts about itself that a rank writes into the store before it calls NCCL.
 struct RankInfo {
@@ -139,10 +383,61 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  Work submit(CollectiveCall call, Launch launch) override;
-  void require_served(const CollectiveCall& call) const;
-  std::shared_ptr<runtime::Event> enqueue(const CollectiveCall& call);
-  void barrier(const CollectiveCall& call);
+  Work submit(CollectiveCall call, Launch launch) override {
+    require_served(call);
+    CallHeader& header = call.header;
+    const char* name = name_of(header.operation);
+    trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
+                           header.num_elements * size_of(header.dtype));
+    comm_->throw_if_failed();
+    header.sequence = numbers_.next(header.operation, call.peer);
+    span.set_sequence(static_cast<std::int64_t>(header.sequence));
+    trace::count_collective(rank(), name, least_bytes_sent(header, rank(), world_size()));
+    if (header.operation == Operation::barrier) {
+      barrier(call);
+      return {};
+    }
+    put_on_stream(call, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
+    has_async_work_ = launch == Launch::async;
+    const std::shared_ptr<runtime::Event> done = enqueue(call);
+    if (launch == Launch::blocking) return {};
+    return Work(
+        std::make_shared<EnqueuedWork>(std::vector{StreamPoint{done, &device_.compute_stream()}},
+                                       [comm = comm_] { comm->throw_if_failed(); }));
+  }
+
+  void require_served(const CollectiveCall& call) const {
+    const char* name = name_of(call.header.operation);
+    require(!is_point_to_point(call.header.operation), ErrorCode::Usage, name,
+            "NCCL carries only collectives here; for messages use --comm own");
+    require(!call.input.defined() || call.input.device() == options_.device, ErrorCode::Device,
+            name, "this rank's NCCL communicator serves {}, found {}", to_string(options_.device),
+            lockstep::describe(call.input));
+    require(call.header.plan == plan::AllReducePlan::automatic, ErrorCode::Usage, name,
+            "NCCL chooses its own algorithm, found the plan {}; use --plan auto, or --comm own",
+            plan::to_string(call.header.plan));
+  }
+
+  std::shared_ptr<runtime::Event> enqueue(const CollectiveCall& call) {
+    if (call.input.num_elements() > 0) comm_->call(call);
+    const std::shared_ptr<runtime::Event> done = call.stream->record();
+    // A captured graph's events never pass, so they cannot be watched: only NCCL's own errors help
+    // there.
+    if (!runtime::cuda::cuda_stream(*call.stream).is_capturing()) comm_->watch(call, done);
+    return done;
+  }
+
+  // NCCL has no barrier: the sum of one number is known when every rank has come. The host waits.
+  void barrier(const CollectiveCall& call) {
+    CollectiveCall sum = call;
+    sum.input = barrier_value_;
+    sum.header.device = DeviceType::cuda;
+    put_on_stream(sum, Launch::async, FollowsAsync::yes);
+    const std::shared_ptr<runtime::Event> done = enqueue(sum);
+    // Each wait is short, since an event of a GPU that has failed may never pass.
+    while (!done->wait(runtime::deadline_after(1))) comm_->throw_if_failed();
+    comm_->throw_if_failed();
+  }
 
   NcclGroupOptions options_;
   std::string description_;
@@ -152,62 +447,6 @@ class NcclCommunicator final : public Communicator {
   bool has_async_work_ = false;  // not followed by a blocking call
   CallNumbers numbers_;
 };
-
-void NcclCommunicator::require_served(const CollectiveCall& call) const {
-  const char* name = name_of(call.header.operation);
-  require(!is_point_to_point(call.header.operation), ErrorCode::Usage, name,
-          "NCCL carries only collectives here; for messages use --comm own");
-  require(!call.input.defined() || call.input.device() == options_.device, ErrorCode::Device, name,
-          "this rank's NCCL communicator serves {}, found {}", to_string(options_.device),
-          lockstep::describe(call.input));
-  require(call.header.plan == plan::AllReducePlan::automatic, ErrorCode::Usage, name,
-          "NCCL chooses its own algorithm, found the plan {}; use --plan auto, or --comm own",
-          plan::to_string(call.header.plan));
-}
-
-Work NcclCommunicator::submit(CollectiveCall call, Launch launch) {
-  require_served(call);
-  CallHeader& header = call.header;
-  const char* name = name_of(header.operation);
-  trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
-                         header.num_elements * size_of(header.dtype));
-  comm_->throw_if_failed();
-  header.sequence = numbers_.next(header.operation, call.peer);
-  span.set_sequence(static_cast<std::int64_t>(header.sequence));
-  trace::count_collective(rank(), name, least_bytes_sent(header, rank(), world_size()));
-  if (header.operation == Operation::barrier) {
-    barrier(call);
-    return {};
-  }
-  put_on_stream(call, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
-  has_async_work_ = launch == Launch::async;
-  const std::shared_ptr<runtime::Event> done = enqueue(call);
-  if (launch == Launch::blocking) return {};
-  return Work(
-      std::make_shared<EnqueuedWork>(std::vector{StreamPoint{done, &device_.compute_stream()}},
-                                     [comm = comm_] { comm->throw_if_failed(); }));
-}
-
-std::shared_ptr<runtime::Event> NcclCommunicator::enqueue(const CollectiveCall& call) {
-  if (call.input.num_elements() > 0) comm_->call(call);
-  const std::shared_ptr<runtime::Event> done = call.stream->record();
-  // A captured graph's events never pass, so they cannot be watched: only NCCL's own errors help
-  // there.
-  if (!runtime::cuda::cuda_stream(*call.stream).is_capturing()) comm_->watch(call, done);
-  return done;
-}
-
-// NCCL has no barrier: the sum of one number is known when every rank has come. The host waits.
-void NcclCommunicator::barrier(const CollectiveCall& call) {
-  CollectiveCall sum = call;
-  sum.input = barrier_value_;
-  sum.header.device = DeviceType::cuda;
-  put_on_stream(sum, Launch::async, FollowsAsync::yes);
-  const std::shared_ptr<runtime::Event> done = enqueue(sum);
-  // Each wait is short, since an event of a GPU that has failed may never pass.
-  while (!done->wait(runtime::deadline_after(1))) comm_->throw_if_failed();
-  comm_->throw_if_failed();
-}
 
 }  // namespace
 }  // namespace nccl

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <fstream>
 
 #include "engine/core/error.h"
 #include "engine/core/shape.h"
@@ -41,7 +44,30 @@ std::span<std::byte> writable(std::string& text) {
   return std::as_writable_bytes(std::span(text));
 }
 
+// 0 if the system has no such namespace.
+unsigned long long inode_of(const char* path) {
+  struct stat status {};
+  return stat(path, &status) == 0 ? static_cast<unsigned long long>(status.st_ino) : 0;
+}
+
 }  // namespace
+
+std::string host_identity() {
+  std::string boot = "unknown";
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return fmt::format("{} {} user {} net {} pid {}", name.data(), boot, geteuid(),
+                     inode_of("/proc/self/ns/net"), inode_of("/proc/self/ns/pid"));
+}
+
+std::string host_name_of(const std::string& identity) {
+  return identity.substr(0, identity.find(' '));
+}
+
+std::string name_of_this_process() {
+  return fmt::format("process {} on {}", getpid(), host_name_of(host_identity()));
+}
 
 std::string make_token() {
   std::array<unsigned char, 32> random;

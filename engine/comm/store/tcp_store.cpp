@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "engine/comm/comm_errors.h"
-#include "engine/comm/host_identity.h"
 
 namespace lockstep::comm {
 namespace {
@@ -112,7 +111,7 @@ void TcpStoreServer::answer_requests(const Socket& socket, const Hello& hello) {
     const std::lock_guard lock(ranks_mutex_);
     ranks_.at(hello.rank).is_connected = false;
   }
-  if (!has_left) table_.abort(ended_rank(hello.rank));
+  if (!has_left) table_.abort(ended_rank("store", hello.rank, "ended without leaving"));
 }
 
 // "ok" lets the process in, as its rank if it names one. After a refusal the job goes on

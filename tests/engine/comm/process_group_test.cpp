@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "engine/comm/plan_communicator.h"
+#include "engine/comm/shm_segment.h"
 #include "engine/plan/hierarchical.h"
 #include "tests/engine/comm/abort_in_transfers.h"
 #include "tests/engine/comm/comm_test_data.h"
@@ -210,6 +210,18 @@ TEST(ProcessGroupMeeting, SharedMemoryBetweenHostsIsRefusedWithTheHosts) {
                 HasSubstr("--transport shm needs all ranks on one host, found rank 0 "
                           "on anna and rank 1 on bert; use --transport auto or tcp"));
   }
+}
+
+TEST(ShmSegment, AnAddressThatIsNoLongerTheSegmentIsRefused) {
+  std::string address;
+  {
+    const auto segment = ShmSegment::create(10'000);
+    address = segment.address();
+    expect_error(ErrorCode::Comm, "is not the segment that was announced",
+                 [&] { ShmSegment::open(address, 20'000); });
+  }
+  expect_error(ErrorCode::Comm, "cannot open the segment of rank 7 (process",
+               [&] { ShmSegment::open(address, 10'000, "rank 7"); });
 }
 
 TEST(ProcessGroupMeeting, ArgumentsAreChecked) {
