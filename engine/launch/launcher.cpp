@@ -113,19 +113,53 @@ std::string describe_failure(const RankProcess& rank) {
   return text;
 }
 
+// Identifies what is watched: the signals, and after 3r the streams 1 and 2 of rank r.
+constexpr std::size_t kSignals = 0;
+
 class Supervisor {
  public:
   // program: the path of options.command[0]. signals: those that the caller passes on and SIGCHLD;
   // this process blocks all of them. caller: this process's parent.
   // Throws Error{Io}.
   Supervisor(const LaunchOptions& options, std::string program, const sigset_t& signals,
-             pid_t caller);
+             pid_t caller)
+      : options_(options),
+        program_(std::move(program)),
+        signals_(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)),
+        caller_(caller),
+        events_(::epoll_create1(EPOLL_CLOEXEC)),
+        ends_(::epoll_create1(EPOLL_CLOEXEC)),
+        output_(options) {
+    watch(signals_, kSignals);
+  }
 
   // Runs the ranks, with their restarts, until their output is written. Returns the exit code. If
   // the caller died, it does not return: it kills all processes below and exits.
   // Throws Error{Io} if processes or logs cannot be made; the caller then kills the processes that
   // were.
-  int run();
+  int run() {
+    for (int restart_count = 0;; ++restart_count) {
+      run_once(restart_count);
+      // Most often, other failed ranks' errors repeat the first failure.
+      for (RankProcess& rank : ranks_) {
+        if (!first_failure_ || !rank.has_failed()) output_.show_held_line(rank);
+      }
+      if (!first_failure_) break;
+      const bool starts_again = restart_count < options_.max_restarts && ended_by_ == 0;
+      const std::string failure = describe_failure(*first_failure_);
+      output_.say(failure + (starts_again
+                                 ? fmt::format("; starting all ranks again (restart {} of {})",
+                                               restart_count + 1, options_.max_restarts)
+                                 : ""));
+      if (starts_again) continue;
+      write_error_file(options_.environment, failure);  // for a launcher above this one
+      break;
+    }
+    if (ended_by_ != 0 && ended_by_ != SIGPIPE && !first_failure_) {
+      output_.say(fmt::format("[run] ended by {}", signal_name(ended_by_)));
+    }
+    return exit_code();
+  }
 
  private:
   // running: no failure so far. settling: a rank has failed, and the others may report it
@@ -133,23 +167,200 @@ class Supervisor {
   // all that are left.
   enum class Phase { running, settling, terminating, killing };
 
-  void run_once(int restart_count);
-  void start_all(int restart_count);
-  void read_what_is_left();
-  int exit_code() const;
+  // Runs from the start of all ranks until no process is left below this one, and all output of the
+  // ranks is read.
+  void run_once(int restart_count) {
+    try {
+      start_all(restart_count);
+    } catch (const Error&) {
+      kill_descendants();
+      ranks_.clear();  // their processes may no longer be signalled
+      throw;
+    }
+    while (std::ranges::any_of(ranks_, [](const RankProcess& r) { return !r.wait_status; })) {
+      handle_events();
+      if (runtime::has_passed(deadline_)) act_on_deadline();
+    }
+    kill_descendants();
+    read_what_is_left();
+  }
 
-  void watch(const FileDescriptor& events, std::size_t what);
-  void watch_end(RankProcess& rank);
-  void note_ends();
-  void handle_events();
-  void read_signals();
-  void reap();
-  void note_end(RankProcess& rank);
+  void start_all(int restart_count) {
+    first_failure_ = nullptr;
+    num_ended_ = 0;
+    phase_ = Phase::running;
+    deadline_ = {};
+    ranks_.clear();
+    ranks_.resize(static_cast<std::size_t>(options_.num_ranks));
+    for (int local_rank = 0; local_rank < options_.num_ranks; ++local_rank) {
+      RankProcess& rank = ranks_[static_cast<std::size_t>(local_rank)];
+      rank.local_rank = local_rank;
+      rank.rank = options_.node_rank * options_.num_ranks + local_rank;
+      output_.open(rank, restart_count);
+      StartedProcess started = start_process(
+          program_, options_.command, environment_of_rank(options_, local_rank, restart_count),
+          cores_of_rank(options_, local_rank));
+      rank.process = started.id;
+      rank.streams[1].pipe = std::move(started.out);
+      rank.streams[2].pipe = std::move(started.err);
+      for (const std::size_t number : {1U, 2U}) {
+        watch(rank.streams[number].pipe, 3 * static_cast<std::size_t>(local_rank) + number);
+      }
+      watch_end(rank);
+    }
+  }
 
-  void end_by(int signal);
-  void act_on_deadline();
-  void enter(Phase phase, double seconds);
-  void send_to_all(int signal) const;
+  // Reads at most as much as a pipe holds. A process that we may not kill may still hold it open
+  // and write to it.
+  void read_what_is_left() {
+    constexpr int kMostReads = 16;  // of 64 KiB each
+    for (RankProcess& rank : ranks_) {
+      for (const int number : {1, 2}) {
+        const FileDescriptor& pipe = rank.streams[static_cast<std::size_t>(number)].pipe;
+        for (int i = 0; i < kMostReads && pipe.is_open(); ++i) output_.read(rank, number);
+        if (pipe.is_open()) output_.close(rank, number);
+      }
+    }
+  }
+
+  int exit_code() const {
+    if (first_failure_) {
+      const int status = *first_failure_->wait_status;
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    if (ended_by_ != 0) return 128 + ended_by_;
+    return output_.console_has_failed() ? 1 : 0;
+  }
+
+  void watch(const FileDescriptor& events, std::size_t what) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = what;
+    const int result =
+        ::epoll_ctl(events_.descriptor(), EPOLL_CTL_ADD, events.descriptor(), &event);
+    const int number = errno;
+    require(result == 0, ErrorCode::Io, "run", "cannot watch the ranks: {}", ::strerror(number));
+  }
+
+  // A rank that fails makes others fail, and this process may learn late who has ended. Two events
+  // tell of a rank's end, and the earlier one counts: its stderr is closed, before another rank can
+  // have noticed; or it has ended (its pidfd says so), if a process that it started holds its
+  // stderr open. Kernels before 5.3 have no pidfd.
+  void watch_end(RankProcess& rank) {
+    epoll_event event{};
+    event.data.u64 = static_cast<std::uint64_t>(rank.local_rank);
+    event.events = EPOLLET;  // EPOLLHUP alone, once
+    ::epoll_ctl(ends_.descriptor(), EPOLL_CTL_ADD, rank.streams[2].pipe.descriptor(), &event);
+    rank.pidfd = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, rank.process, 0)));
+    event.events = EPOLLIN | EPOLLET;
+    if (rank.pidfd.is_open()) {
+      ::epoll_ctl(ends_.descriptor(), EPOLL_CTL_ADD, rank.pidfd.descriptor(), &event);
+    }
+  }
+
+  void note_ends() {
+    std::array<epoll_event, 64> events;
+    int count = 0;
+    while ((count = ::epoll_wait(ends_.descriptor(), events.data(), events.size(), 0)) > 0) {
+      for (int i = 0; i < count; ++i) {
+        note_end(ranks_[events[static_cast<std::size_t>(i)].data.u64]);
+      }
+    }
+  }
+
+  // Waits for output of the ranks, a signal, or the time.
+  void handle_events() {
+    std::array<epoll_event, 64> events;
+    const int count = ::epoll_wait(events_.descriptor(), events.data(), events.size(),
+                                   runtime::milliseconds_until(deadline_));
+    note_ends();  // before a stream at its end is closed, which removes its event
+    bool has_signals = false;
+    for (int i = 0; i < count; ++i) {
+      const std::size_t what = events[static_cast<std::size_t>(i)].data.u64;
+      has_signals = has_signals || what == kSignals;
+      if (what == kSignals) continue;
+      RankProcess& rank = ranks_[what / 3];
+      output_.read(rank, static_cast<int>(what % 3));
+    }
+    if (has_signals) read_signals();
+    if (output_.reader_has_gone()) end_by(SIGPIPE);  // like any program
+  }
+
+  void read_signals() {
+    signalfd_siginfo info{};
+    while (::read(signals_.descriptor(), &info, sizeof info) == sizeof info) {
+      if (::getppid() != caller_) {  // it was killed, and this SIGTERM says so
+        kill_descendants();
+        ::_exit(128 + SIGKILL);
+      }
+      const int signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGCHLD) {
+        reap();
+      } else if (signal == SIGUSR1 || signal == SIGUSR2) {
+        send_to_all(signal);
+      } else {
+        end_by(signal);
+      }
+    }
+  }
+
+  void reap() {
+    std::vector<RankProcess*> failed;
+    int status = 0;
+    for (pid_t process = 0; (process = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto rank = std::ranges::find_if(ranks_, [&](const RankProcess& candidate) {
+        return candidate.process == process && !candidate.wait_status;
+      });
+      if (rank == ranks_.end()) continue;  // an orphan that we had adopted
+      rank->wait_status = status;
+      if (rank->has_failed()) failed.push_back(&*rank);
+    }
+    note_ends();
+    if (phase_ == Phase::terminating || phase_ == Phase::killing) return;  // we ended it
+    for (RankProcess* rank : failed) {
+      note_end(*rank);
+      if (!first_failure_ || failed_before(*rank, *first_failure_)) first_failure_ = rank;
+    }
+    if (first_failure_ && phase_ == Phase::running) enter(Phase::settling, kSettleSeconds);
+  }
+
+  void note_end(RankProcess& rank) {
+    if (!rank.end_number) rank.end_number = num_ended_++;
+  }
+
+  void end_by(int signal) {
+    if (ended_by_ != 0) return;
+    ended_by_ = signal;
+    send_to_all(signal);
+    send_to_all(SIGCONT);
+    // Ranks that have already got SIGTERM get no more time.
+    if (phase_ < Phase::terminating) enter(Phase::terminating, options_.shutdown_seconds);
+  }
+
+  void act_on_deadline() {
+    if (phase_ == Phase::settling) {
+      send_to_all(SIGTERM);
+      send_to_all(SIGCONT);
+      enter(Phase::terminating, options_.shutdown_seconds);
+    } else {
+      // Repeated until all are reaped, because one may just have been starting another.
+      for (const pid_t process : find_descendants()) ::kill(process, SIGKILL);
+      enter(Phase::killing, kKillAgainAfterSeconds);
+    }
+  }
+
+  void enter(Phase phase, double seconds) {
+    phase_ = phase;
+    deadline_ = runtime::deadline_after(seconds);
+  }
+
+  // Sends it to each rank and what it has started in its process group. The number of a rank that
+  // has not been reaped belongs to no other process.
+  void send_to_all(int signal) const {
+    for (const RankProcess& rank : ranks_) {
+      if (rank.process > 0 && !rank.wait_status) ::kill(-rank.process, signal);
+    }
+  }
 
   const LaunchOptions& options_;
   const std::string program_;
@@ -165,239 +376,6 @@ class Supervisor {
   Phase phase_ = Phase::running;
   runtime::Deadline deadline_;  // of the phase
 };
-
-// Identifies what is watched: the signals, and after 3r the streams 1 and 2 of rank r.
-constexpr std::size_t kSignals = 0;
-
-Supervisor::Supervisor(const LaunchOptions& options, std::string program, const sigset_t& signals,
-                       pid_t caller)
-    : options_(options),
-      program_(std::move(program)),
-      signals_(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)),
-      caller_(caller),
-      events_(::epoll_create1(EPOLL_CLOEXEC)),
-      ends_(::epoll_create1(EPOLL_CLOEXEC)),
-      output_(options) {
-  watch(signals_, kSignals);
-}
-
-void Supervisor::watch(const FileDescriptor& events, std::size_t what) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = what;
-  const int result = ::epoll_ctl(events_.descriptor(), EPOLL_CTL_ADD, events.descriptor(), &event);
-  const int number = errno;
-  require(result == 0, ErrorCode::Io, "run", "cannot watch the ranks: {}", ::strerror(number));
-}
-
-int Supervisor::run() {
-  for (int restart_count = 0;; ++restart_count) {
-    run_once(restart_count);
-    // Most often, other failed ranks' errors repeat the first failure.
-    for (RankProcess& rank : ranks_) {
-      if (!first_failure_ || !rank.has_failed()) output_.show_held_line(rank);
-    }
-    if (!first_failure_) break;
-    const bool starts_again = restart_count < options_.max_restarts && ended_by_ == 0;
-    const std::string failure = describe_failure(*first_failure_);
-    output_.say(failure + (starts_again
-                               ? fmt::format("; starting all ranks again (restart {} of {})",
-                                             restart_count + 1, options_.max_restarts)
-                               : ""));
-    if (starts_again) continue;
-    write_error_file(options_.environment, failure);  // for a launcher above this one
-    break;
-  }
-  if (ended_by_ != 0 && ended_by_ != SIGPIPE && !first_failure_) {
-    output_.say(fmt::format("[run] ended by {}", signal_name(ended_by_)));
-  }
-  return exit_code();
-}
-
-int Supervisor::exit_code() const {
-  if (first_failure_) {
-    const int status = *first_failure_->wait_status;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  if (ended_by_ != 0) return 128 + ended_by_;
-  return output_.console_has_failed() ? 1 : 0;
-}
-
-// Runs from the start of all ranks until no process is left below this one, and all output of the
-// ranks is read.
-void Supervisor::run_once(int restart_count) {
-  try {
-    start_all(restart_count);
-  } catch (const Error&) {
-    kill_descendants();
-    ranks_.clear();  // their processes may no longer be signalled
-    throw;
-  }
-  while (std::ranges::any_of(ranks_, [](const RankProcess& r) { return !r.wait_status; })) {
-    handle_events();
-    if (runtime::has_passed(deadline_)) act_on_deadline();
-  }
-  kill_descendants();
-  read_what_is_left();
-}
-
-void Supervisor::start_all(int restart_count) {
-  first_failure_ = nullptr;
-  num_ended_ = 0;
-  phase_ = Phase::running;
-  deadline_ = {};
-  ranks_.clear();
-  ranks_.resize(static_cast<std::size_t>(options_.num_ranks));
-  for (int local_rank = 0; local_rank < options_.num_ranks; ++local_rank) {
-    RankProcess& rank = ranks_[static_cast<std::size_t>(local_rank)];
-    rank.local_rank = local_rank;
-    rank.rank = options_.node_rank * options_.num_ranks + local_rank;
-    output_.open(rank, restart_count);
-    StartedProcess started = start_process(program_, options_.command,
-                                           environment_of_rank(options_, local_rank, restart_count),
-                                           cores_of_rank(options_, local_rank));
-    rank.process = started.id;
-    rank.streams[1].pipe = std::move(started.out);
-    rank.streams[2].pipe = std::move(started.err);
-    for (const std::size_t number : {1U, 2U}) {
-      watch(rank.streams[number].pipe, 3 * static_cast<std::size_t>(local_rank) + number);
-    }
-    watch_end(rank);
-  }
-}
-
-// Reads at most as much as a pipe holds. A process that we may not kill may still hold it open and
-// write to it.
-void Supervisor::read_what_is_left() {
-  constexpr int kMostReads = 16;  // of 64 KiB each
-  for (RankProcess& rank : ranks_) {
-    for (const int number : {1, 2}) {
-      const FileDescriptor& pipe = rank.streams[static_cast<std::size_t>(number)].pipe;
-      for (int i = 0; i < kMostReads && pipe.is_open(); ++i) output_.read(rank, number);
-      if (pipe.is_open()) output_.close(rank, number);
-    }
-  }
-}
-
-// A rank that fails makes others fail, and this process may learn late who has ended. Two events
-// tell of a rank's end, and the earlier one counts: its stderr is closed, before another rank can
-// have noticed; or it has ended (its pidfd says so), if a process that it started holds its stderr
-// open. Kernels before 5.3 have no pidfd.
-void Supervisor::watch_end(RankProcess& rank) {
-  epoll_event event{};
-  event.data.u64 = static_cast<std::uint64_t>(rank.local_rank);
-  event.events = EPOLLET;  // EPOLLHUP alone, once
-  ::epoll_ctl(ends_.descriptor(), EPOLL_CTL_ADD, rank.streams[2].pipe.descriptor(), &event);
-  rank.pidfd = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, rank.process, 0)));
-  event.events = EPOLLIN | EPOLLET;
-  if (rank.pidfd.is_open()) {
-    ::epoll_ctl(ends_.descriptor(), EPOLL_CTL_ADD, rank.pidfd.descriptor(), &event);
-  }
-}
-
-void Supervisor::note_ends() {
-  std::array<epoll_event, 64> events;
-  int count = 0;
-  while ((count = ::epoll_wait(ends_.descriptor(), events.data(), events.size(), 0)) > 0) {
-    for (int i = 0; i < count; ++i) {
-      note_end(ranks_[events[static_cast<std::size_t>(i)].data.u64]);
-    }
-  }
-}
-
-// Waits for output of the ranks, a signal, or the time.
-void Supervisor::handle_events() {
-  std::array<epoll_event, 64> events;
-  const int count = ::epoll_wait(events_.descriptor(), events.data(), events.size(),
-                                 runtime::milliseconds_until(deadline_));
-  note_ends();  // before a stream at its end is closed, which removes its event
-  bool has_signals = false;
-  for (int i = 0; i < count; ++i) {
-    const std::size_t what = events[static_cast<std::size_t>(i)].data.u64;
-    has_signals = has_signals || what == kSignals;
-    if (what == kSignals) continue;
-    RankProcess& rank = ranks_[what / 3];
-    output_.read(rank, static_cast<int>(what % 3));
-  }
-  if (has_signals) read_signals();
-  if (output_.reader_has_gone()) end_by(SIGPIPE);  // like any program
-}
-
-void Supervisor::read_signals() {
-  signalfd_siginfo info{};
-  while (::read(signals_.descriptor(), &info, sizeof info) == sizeof info) {
-    if (::getppid() != caller_) {  // it was killed, and this SIGTERM says so
-      kill_descendants();
-      ::_exit(128 + SIGKILL);
-    }
-    const int signal = static_cast<int>(info.ssi_signo);
-    if (signal == SIGCHLD) {
-      reap();
-    } else if (signal == SIGUSR1 || signal == SIGUSR2) {
-      send_to_all(signal);
-    } else {
-      end_by(signal);
-    }
-  }
-}
-
-void Supervisor::reap() {
-  std::vector<RankProcess*> failed;
-  int status = 0;
-  for (pid_t process = 0; (process = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-    const auto rank = std::ranges::find_if(ranks_, [&](const RankProcess& candidate) {
-      return candidate.process == process && !candidate.wait_status;
-    });
-    if (rank == ranks_.end()) continue;  // an orphan that we had adopted
-    rank->wait_status = status;
-    if (rank->has_failed()) failed.push_back(&*rank);
-  }
-  note_ends();
-  if (phase_ == Phase::terminating || phase_ == Phase::killing) return;  // we ended it
-  for (RankProcess* rank : failed) {
-    note_end(*rank);
-    if (!first_failure_ || failed_before(*rank, *first_failure_)) first_failure_ = rank;
-  }
-  if (first_failure_ && phase_ == Phase::running) enter(Phase::settling, kSettleSeconds);
-}
-
-void Supervisor::note_end(RankProcess& rank) {
-  if (!rank.end_number) rank.end_number = num_ended_++;
-}
-
-void Supervisor::end_by(int signal) {
-  if (ended_by_ != 0) return;
-  ended_by_ = signal;
-  send_to_all(signal);
-  send_to_all(SIGCONT);
-  // Ranks that have already got SIGTERM get no more time.
-  if (phase_ < Phase::terminating) enter(Phase::terminating, options_.shutdown_seconds);
-}
-
-void Supervisor::act_on_deadline() {
-  if (phase_ == Phase::settling) {
-    send_to_all(SIGTERM);
-    send_to_all(SIGCONT);
-    enter(Phase::terminating, options_.shutdown_seconds);
-  } else {
-    // Repeated until all are reaped, because one may just have been starting another.
-    for (const pid_t process : find_descendants()) ::kill(process, SIGKILL);
-    enter(Phase::killing, kKillAgainAfterSeconds);
-  }
-}
-
-void Supervisor::enter(Phase phase, double seconds) {
-  phase_ = phase;
-  deadline_ = runtime::deadline_after(seconds);
-}
-
-// Sends it to each rank and what it has started in its process group. The number of a rank that has
-// not been reaped belongs to no other process.
-void Supervisor::send_to_all(int signal) const {
-  for (const RankProcess& rank : ranks_) {
-    if (rank.process > 0 && !rank.wait_status) ::kill(-rank.process, signal);
-  }
-}
 
 // --- its caller ---
 
