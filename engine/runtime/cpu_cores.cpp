@@ -18,28 +18,15 @@
 
 namespace lockstep::runtime {
 
-namespace {
-
-// thread 0 means the calling thread.
-std::vector<int> cores_of(pid_t thread) {
+std::vector<int> allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  ::sched_getaffinity(thread, sizeof set, &set);
+  ::sched_getaffinity(::getpid(), sizeof set, &set);
   std::vector<int> cores;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   }
   return cores;
-}
-
-}  // namespace
-
-std::vector<int> allowed_cores() {
-  return cores_of(::getpid());
-}
-
-std::vector<int> cores_of_this_thread() {
-  return cores_of(0);
 }
 
 std::vector<int> part_of_cores(const std::vector<int>& cores, std::size_t part,
@@ -154,9 +141,9 @@ double own_cpu_seconds() {
 void CoreProbe::sample() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   Sample sample;
-  sample.wall_seconds = std::chrono::duration<double>(now).count();
-  read_cores(sample.total_seconds, sample.stolen_seconds);
-  sample.own_seconds = own_cpu_seconds();
+  sample.use.wall_seconds = std::chrono::duration<double>(now).count();
+  read_cores(sample.use.total_seconds, sample.use.stolen_seconds);
+  sample.use.own_seconds = own_cpu_seconds();
   sample.waiting_seconds = waiting_seconds_of_threads();
   sample.waiting_seconds.merge(last_.waiting_seconds);  // keeps ended threads' waits
   if (!first_) first_ = sample;
@@ -164,12 +151,12 @@ void CoreProbe::sample() {
 }
 
 CoreUse CoreProbe::use() const {
-  CoreUse use;
-  if (!first_) return use;
-  use.wall_seconds = last_.wall_seconds - first_->wall_seconds;
-  use.own_seconds = last_.own_seconds - first_->own_seconds;
-  use.total_seconds = last_.total_seconds - first_->total_seconds;
-  use.stolen_seconds = last_.stolen_seconds - first_->stolen_seconds;
+  if (!first_) return {};
+  CoreUse use = last_.use;
+  for (double CoreUse::*seconds : {&CoreUse::wall_seconds, &CoreUse::own_seconds,
+                                   &CoreUse::total_seconds, &CoreUse::stolen_seconds}) {
+    use.*seconds -= first_->use.*seconds;
+  }
   if (last_.waiting_seconds.empty()) return use;
   use.waiting_seconds = 0;
   for (const auto& [thread, seconds] : last_.waiting_seconds) {

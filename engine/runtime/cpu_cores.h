@@ -22,8 +22,6 @@ namespace lockstep::runtime {
 // The cores that this process may use (its main thread's affinity mask, not the machine's count),
 // in rising order.
 std::vector<int> allowed_cores();
-// The same for the calling thread only.
-std::vector<int> cores_of_this_thread();
 
 // Part 1 of 2 of {0, 1, 2, 3} is {2, 3}. Empty if there are fewer cores than parts: then no rank is
 // bound.
@@ -76,10 +74,7 @@ class CoreProbe {
 
  private:
   struct Sample {
-    double wall_seconds = 0;
-    double own_seconds = 0;
-    double total_seconds = 0;
-    double stolen_seconds = 0;
+    CoreUse use;                            // counted from the clocks' beginnings
     std::map<int, double> waiting_seconds;  // of each thread, by its number
   };
   std::optional<Sample> first_;
