@@ -12,10 +12,8 @@ std::string library_path(const char* variable, const char* usual) {
   return path != nullptr && *path != '\0' ? path : usual;
 }
 
-SharedLibrary::SharedLibrary(std::string path, SharedLibraryOptions options)
-    : path_(std::move(path)),
-      options_(std::move(options)),
-      handle_(dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+SharedLibrary::SharedLibrary(std::string path)
+    : path_(std::move(path)), handle_(dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL)) {
   if (!is_loaded()) problem_ = dlerror();
 }
 

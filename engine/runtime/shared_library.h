@@ -5,49 +5,31 @@
 
 #include <string>
 
-#include "engine/core/error.h"
-
 namespace lockstep::runtime {
 
 // The file that an environment variable names, or else the usual one.
 std::string library_path(const char* variable, const char* usual);
 
-struct SharedLibraryOptions {
-  // Its errors are Error{code}, "[operation] <path> has no <symbol>: <advice>".
-  ErrorCode code = ErrorCode::Device;
-  std::string operation = "dlsym";
-  std::string advice = "it is not the library that is needed";
-};
-
 class SharedLibrary {
  public:
   // Loads a library by name or path. Does not throw on failure: see problem().
-  explicit SharedLibrary(std::string path, SharedLibraryOptions options = {});
+  explicit SharedLibrary(std::string path);
 
   const std::string& path() const { return path_; }
   bool is_loaded() const { return handle_ != nullptr; }
   // Why it is not loaded, in the loader's words, which name it; empty if it is loaded.
   const std::string& problem() const { return problem_; }
 
-  // Sets function to the one of this name, or to null if the library has none. REQUIRES:
-  // is_loaded(), here and below.
+  // The function of this name, or null if the library has none. REQUIRES: is_loaded().
   template <typename Function>
-  void find(const char* symbol, Function*& function) const {
-    function = reinterpret_cast<Function*>(address_of(symbol));
-  }
-  // The same, but throws if the library has none (SharedLibraryOptions).
-  template <typename Function>
-  void find_required(const char* symbol, Function*& function) const {
-    find(symbol, function);
-    require(function != nullptr, options_.code, options_.operation, "{} has no {}: {}", path_,
-            symbol, options_.advice);
+  Function* find(const char* symbol) const {
+    return reinterpret_cast<Function*>(address_of(symbol));
   }
 
  private:
   void* address_of(const char* symbol) const;
 
   std::string path_;
-  SharedLibraryOptions options_;
   void* handle_;
   std::string problem_;
 };

@@ -19,19 +19,15 @@ namespace {
 using lockstep::runtime::SharedLibrary;
 
 SharedLibrary load() {
-  const lockstep::runtime::SharedLibraryOptions options{
-      .code = lockstep::ErrorCode::Cuda,
-      .operation = "cublasLt",
-      .advice = LOCKSTEP_CUBLASLT_NAME " is expected"};
   const std::string path =
       lockstep::runtime::library_path("LOCKSTEP_CUBLASLT_LIBRARY", LOCKSTEP_CUBLASLT_NAME);
-  SharedLibrary library(path, options);
+  SharedLibrary library(path);
   const std::string why = library.problem();
   constexpr std::string_view kBuildPath = LOCKSTEP_CUBLASLT_BUILD_PATH;  // empty: it had none
   if (!library.is_loaded() && path == LOCKSTEP_CUBLASLT_NAME && !kBuildPath.empty()) {
-    library = SharedLibrary(LOCKSTEP_CUBLASLT_BUILD_PATH, options);
+    library = SharedLibrary(LOCKSTEP_CUBLASLT_BUILD_PATH);
   }
-  lockstep::require(library.is_loaded(), options.code, options.operation,
+  lockstep::require(library.is_loaded(), lockstep::ErrorCode::Cuda, "cublasLt",
                     "no cuBLASLt was found: {}; install cuBLAS of the CUDA toolkit, or name the "
                     "file in LOCKSTEP_CUBLASLT_LIBRARY",
                     why);
@@ -45,8 +41,9 @@ const SharedLibrary& library() {
 
 template <typename Function>
 Function* find(const char* name) {
-  Function* function = nullptr;
-  library().find_required(name, function);
+  Function* const function = library().find<Function>(name);
+  lockstep::require(function != nullptr, lockstep::ErrorCode::Cuda, "cublasLt",
+                    "{} has no {}: " LOCKSTEP_CUBLASLT_NAME " is expected", library().path(), name);
   return function;
 }
 

@@ -24,18 +24,20 @@ int version_code_of(const Library& library) {
 }  // namespace
 
 Library load(const std::string& path) {
-  const runtime::SharedLibrary file(
-      path, {.code = ErrorCode::Comm,
-             .operation = "nccl",
-             .advice = fmt::format("it is not NCCL, or is older than {}; install a newer one, or "
-                                   "use --comm own",
-                                   version_text(kOldestVersion))});
+  const runtime::SharedLibrary file(path);
   require(file.is_loaded(), ErrorCode::Comm, "nccl",
           "no NCCL was found: {}; install libnccl2, or name the file of pip's nvidia-nccl package "
           "in LOCKSTEP_NCCL_LIBRARY, or use --comm own, which needs no NCCL",
           file.problem());
   Library found;
-#define LOCKSTEP_FIND(name) file.find_required(#name, found.name);
+  const auto find = [&]<typename Function>(const char* name, Function*& function) {
+    function = file.find<Function>(name);
+    require(function != nullptr, ErrorCode::Comm, "nccl",
+            "{} has no {}: it is not NCCL, or is older than {}; install a newer one, or use --comm "
+            "own",
+            path, name, version_text(kOldestVersion));
+  };
+#define LOCKSTEP_FIND(name) find(#name, found.name);
   LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_FIND)
 #undef LOCKSTEP_FIND
   const int version = version_code_of(found);
