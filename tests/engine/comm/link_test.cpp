@@ -2,64 +2,46 @@
 
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <chrono>
-#include <thread>
+#include <mutex>
+#include <string_view>
 
+#include "engine/comm/thread_group.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/run_ranks.h"
 
 namespace lockstep::comm {
 namespace {
 
-using ::lockstep::testing::errors_of_ranks;
 using ::lockstep::testing::expect_error;
 using ::testing::HasSubstr;
 
 constexpr const char* kFast = "1us,100GB/s";  // so that tests of results take no time
 constexpr const char* kEndless = "1000s,1GB/s";
 
-ThreadGroupOptions with_link(const char* link, double timeout_seconds = 60) {
-  ThreadGroupOptions options;
-  options.timeout_seconds = timeout_seconds;
-  options.link = parse_link(link);
-  return options;
-}
-
-// Groups of every kind, each behind a link.
-struct Kind {
-  const char* name;
-  std::function<void(int world_size, const RankFunction&, const char* link)> run;
+// Groups over every transport ("thread", "shm", "tcp"), behind a link.
+class Link : public ::testing::TestWithParam<const char*> {
+ protected:
+  static void run(int world_size, const RankFunction& fn, const char* link) {
+    if (std::string_view(GetParam()) == "thread") {
+      ThreadGroupOptions options;
+      options.link = parse_link(link);
+      return run_ranks(world_size, fn, options);
+    }
+    run_group_threads(world_size, fn, [&](ProcessGroupOptions& options) {
+      options.transport = parse_transport_choice(GetParam());
+      options.link = parse_link(link);
+    });
+  }
 };
-
-Kind processes_over(const char* name, TransportChoice transport) {
-  return {name, [transport](int world_size, const RankFunction& fn, const char* link) {
-            run_group_threads(world_size, fn, [&](ProcessGroupOptions& options) {
-              options.transport = transport;
-              options.link = parse_link(link);
-            });
-          }};
-}
-
-class Link : public ::testing::TestWithParam<Kind> {};
-
-INSTANTIATE_TEST_SUITE_P(Over, Link,
-                         ::testing::Values(Kind{"thread",
-                                                [](int world_size, const RankFunction& fn,
-                                                   const char* link) {
-                                                  run_ranks(world_size, fn, with_link(link));
-                                                }},
-                                           processes_over("shm", TransportChoice::shm),
-                                           processes_over("tcp", TransportChoice::tcp)),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Over, Link, ::testing::Values("thread", "shm", "tcp"),
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST_P(Link, GivesTheBitsOfEveryPlan) {
   for (const int world_size : {2, 3}) {
     for (const std::size_t num_elements : {std::size_t{0}, std::size_t{5}, kLargeLength}) {
       const PlanBits bits(world_size, num_elements, kPlans, plan::AllReducePlan::one_shot);
-      GetParam().run(
+      run(
           world_size, [&](Communicator& c) { bits.expect_from(c); }, kFast);
     }
   }
@@ -88,40 +70,37 @@ TEST_P(Link, CarriesEveryOtherOperation) {
     c.all_reduce(root, {.launch = Launch::async}).wait();
     EXPECT_EQ(root.to_vector<double>(), std::vector<double>(1000, 3));
   };
-  GetParam().run(3, work, kFast);
+  run(3, work, kFast);
 }
-
-using Clock = std::chrono::steady_clock;
 
 // From the moment when the last of the ranks began until all had finished.
 class Stopwatch {
  public:
-  explicit Stopwatch(int world_size) : begin_(static_cast<std::size_t>(world_size)), end_(begin_) {}
-
   // Every rank calls it once.
   void time(Communicator& c, const std::function<void()>& work) {
     c.barrier();
-    const auto rank = static_cast<std::size_t>(c.rank());
-    begin_[rank] = Clock::now();
+    note(begin_);
     work();
-    end_[rank] = Clock::now();
+    note(end_);
   }
-  double seconds() const {
-    return std::chrono::duration<double>(*std::ranges::max_element(end_) -
-                                         *std::ranges::max_element(begin_))
-        .count();
-  }
+  double seconds() const { return runtime::to_seconds(end_ - begin_); }
 
  private:
-  std::vector<Clock::time_point> begin_;
-  std::vector<Clock::time_point> end_;
+  void note(runtime::Time& latest) {
+    const std::lock_guard lock(mutex_);
+    latest = std::max(latest, runtime::now());
+  }
+
+  std::mutex mutex_;
+  runtime::Time begin_{};
+  runtime::Time end_{};
 };
 
 // The model's lower bound; a busy machine may take longer.
 TEST_P(Link, TakesAtLeastTheModelledTime) {
   constexpr double kLatency = 0.005;
   constexpr double kBuffer = 0.010;  // 1 MB at 100 MB/s
-  Stopwatch barrier(2), all_reduce(2), letter(2);
+  Stopwatch barrier, all_reduce, letter;
   const auto work = [&](Communicator& c) {
     const Tensor buffer = Tensor::zeros({250'000});
     barrier.time(c, [&] { c.barrier(); });
@@ -133,7 +112,7 @@ TEST_P(Link, TakesAtLeastTheModelledTime) {
       if (c.rank() == 1) c.send(buffer, 0);
     });
   };
-  GetParam().run(2, work, "5ms,100MB/s");
+  run(2, work, "5ms,100MB/s");
   EXPECT_GE(barrier.seconds(), kLatency);
   // Comparing the calls, then 2 steps of half a buffer.
   EXPECT_GE(all_reduce.seconds(), 3 * kLatency + kBuffer);
@@ -142,14 +121,14 @@ TEST_P(Link, TakesAtLeastTheModelledTime) {
 
 // A port is as busy as the messages that go through it: three buffers to rank 0, three from it.
 TEST_P(Link, ARankThatEverybodyTalksToIsABottleneck) {
-  Stopwatch all_reduce(4);
+  Stopwatch all_reduce;
   const auto work = [&](Communicator& c) {
     const Tensor buffer = Tensor::zeros({100'000});  // 4 ms at 100 MB/s
     all_reduce.time(c,
                     [&] { c.all_reduce(buffer, {.plan = plan::AllReducePlan::reduce_broadcast}); });
     c.barrier();
   };
-  GetParam().run(4, work, "0s,100MB/s");
+  run(4, work, "0s,100MB/s");
   EXPECT_GE(all_reduce.seconds(), 6 * 0.004);
 }
 
@@ -159,7 +138,7 @@ TEST_P(Link, AMessageThatIsUnderWayForTooLongIsATimeoutThatSaysSo) {
     expect_error(ErrorCode::Timeout, "still on its way over the modelled link (1000s,1GB/s)",
                  [&] { c.barrier(); });
   };
-  GetParam().run(2, work, kEndless);
+  run(2, work, kEndless);
 }
 
 // Ranks 0 and 1 are on one host, rank 2 on another.
@@ -189,20 +168,8 @@ TEST(LinkHosts, OnlyMessagesBetweenHostsGoOverTheLink) {
 }
 
 TEST(LinkSpec, HasALatencyAndABandwidthInTheUnitsOfTheField) {
-  const LinkSpec link = parse_link("50us,1GB/s");
-  EXPECT_DOUBLE_EQ(link.latency_seconds, 50e-6);
-  EXPECT_DOUBLE_EQ(link.bytes_per_second, 1e9);
-  EXPECT_DOUBLE_EQ(parse_link("1.5ms,200MB/s").latency_seconds, 1.5e-3);
-  EXPECT_DOUBLE_EQ(parse_link("2s,3KB/s").latency_seconds, 2);
-  EXPECT_DOUBLE_EQ(parse_link("2s,3KB/s").bytes_per_second, 3e3);
-  EXPECT_DOUBLE_EQ(parse_link("800ns,7B/s").latency_seconds, 8e-7);
-  EXPECT_DOUBLE_EQ(parse_link("0us,7B/s").bytes_per_second, 7);
-  EXPECT_DOUBLE_EQ(parse_link("1us,100Gbit/s").bytes_per_second, 12.5e9);
-  EXPECT_DOUBLE_EQ(parse_link("1us,8Mbit/s").bytes_per_second, 1e6);
-  EXPECT_DOUBLE_EQ(parse_link("1us,8Kbit/s").bytes_per_second, 1e3);
-}
-
-TEST(LinkSpec, IsShownAsItCouldHaveBeenWritten) {
+  EXPECT_DOUBLE_EQ(parse_link("50us,1GB/s").latency_seconds, 50e-6);
+  EXPECT_DOUBLE_EQ(parse_link("50us,8Mbit/s").bytes_per_second, 1e6);
   for (const char* text : {"50us,1GB/s", "1.5ms,200MB/s", "2s,3KB/s", "800ns,7B/s", "0s,1GB/s"}) {
     EXPECT_EQ(to_string(parse_link(text)), text);
   }
@@ -216,14 +183,12 @@ TEST(LinkSpec, AnythingElseIsAnErrorThatSaysWhatWasExpected) {
         "[--link] expected LATENCY,BANDWIDTH such as 50us,1GB/s, found '" + text + "': " + why,
         [&] { parse_link(text); });
   };
-  refuses("", "there is no comma");
   refuses("50us", "there is no comma");
-  for (const char* latency : {"", "50", "us", "-1us", "50 us", "50min", "nanus", "infs", "1e7s"}) {
+  for (const char* latency : {"", "50", "-1us", "50min", "nanus", "1e7s"}) {
     refuses(std::string(latency) + ",1GB/s",
             "'" + std::string(latency) + "' is not a latency in ns");
   }
-  for (const char* bandwidth : {"", "1", "GB/s", "-1GB/s", "0GB/s", "0.5B/s", "1Gb/s", "1GB",
-                                "1GB/s,", "infGB/s", "99999999999999GB/s"}) {
+  for (const char* bandwidth : {"", "1", "0GB/s", "1Gb/s", "infGB/s", "99999999999999GB/s"}) {
     refuses("50us," + std::string(bandwidth),
             "'" + std::string(bandwidth) + "' is not a bandwidth of 1 B/s or more");
   }

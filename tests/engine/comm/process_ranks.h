@@ -1,5 +1,4 @@
-// Process groups for tests: as threads of the test where many cases are to be run quickly, as
-// forked processes where processes are what is tested. Both go through make_process_group.
+// Process groups whose ranks are threads of the test, so that many cases run quickly.
 #pragma once
 
 #include <functional>
@@ -10,9 +9,7 @@
 #include <vector>
 
 #include "engine/comm/process_group.h"
-#include "engine/comm/store/tcp_store.h"
 #include "engine/core/error.h"
-#include "tests/support/forked_ranks.h"
 
 namespace lockstep::comm {
 
@@ -66,34 +63,5 @@ inline void run_group_threads(
     if (error) throw Error(*error);
   }
 }
-
-// A job of forked processes, whose store this process serves. The server has a thread, which may
-// hold a lock of the allocator or of a sanitizer at any moment, so it starts after the last fork.
-class ForkedGroup {
- public:
-  ForkedGroup(
-      int world_size, const RankFunction& fn, const Adjust& adjust = [](ProcessGroupOptions&) {})
-      : ranks_(world_size, [&](int rank) {
-          port_.wait_until_at_least(1);
-          TcpStoreClientOptions client;
-          client.port = static_cast<std::uint16_t>(port_.value());
-          client.token = kTestToken;
-          client.rank = rank;
-          ProcessGroupOptions options =
-              group_options(rank, world_size, std::make_shared<TcpStoreClient>(client));
-          adjust(options);
-          fn(*make_process_group(options));
-        }) {
-    server_.emplace(TcpStoreServerOptions{"127.0.0.1", 0, kTestToken});
-    port_.add(server_->port());
-  }
-
-  lockstep::testing::ForkedRanks& ranks() { return ranks_; }
-
- private:
-  lockstep::testing::SharedCounter port_;  // 0 until the server listens
-  std::optional<TcpStoreServer> server_;
-  lockstep::testing::ForkedRanks ranks_;
-};
 
 }  // namespace lockstep::comm
