@@ -1,7 +1,12 @@
-#include <fmt/format.h>
+// The store over TCP: its table, who is let in, and strangers at its port.
 #include <gmock/gmock.h>
 
+#include <array>
+#include <atomic>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "engine/comm/store/tcp_store.h"
 #include "tests/support/expect_error.h"
@@ -15,128 +20,185 @@ using ::testing::HasSubstr;
 
 const std::string kToken = "a token of this test";
 
-runtime::Deadline in_seconds(double seconds) {
-  return runtime::deadline_after(seconds);
+runtime::Deadline soon() {
+  return runtime::deadline_after(30);
 }
 
-// Over the loopback of IPv4 or IPv6.
-class StoreOf : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    const bool is_ipv6 = std::string_view(GetParam()) == "ipv6";
-    if (is_ipv6 && !lockstep::testing::has_ipv6()) GTEST_SKIP() << "no IPv6 here";
-    address_ = is_ipv6 ? "::1" : "127.0.0.1";
-    server_ = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{address_, 0, kToken});
-  }
-  std::unique_ptr<Store> open() {
-    return std::make_unique<TcpStoreClient>(
-        TcpStoreClientOptions{address_, server_->port(), kToken});
-  }
+TcpStoreClientOptions client_options(std::uint16_t port, int rank = -1) {
+  TcpStoreClientOptions options;
+  options.port = port;
+  options.token = kToken;
+  options.rank = rank;
+  return options;
+}
 
- private:
-  std::string address_;
-  std::unique_ptr<TcpStoreServer> server_;
+class TcpStore : public ::testing::Test {
+ protected:
+  TcpStoreClient open(int rank = -1) {
+    return TcpStoreClient(client_options(server_.port(), rank));
+  }
+  // A connection that has said nothing yet.
+  Socket stranger() { return connect_to("127.0.0.1", server_.port(), soon()); }
+  // The table serves its clients as if nothing had happened.
+  void expect_serving() { EXPECT_GE(open().add("served", 1), 1); }
+
+  TcpStoreServer server_{{"127.0.0.1", 0, kToken}};
 };
 
-TEST_P(StoreOf, KeepsAnyBytesUnderAnyKey) {
-  const auto writer = open();
-  const auto reader = open();
+// How the server ends a connection to which it says nothing.
+IoResult end_of(const Socket& connection) {
+  std::array<std::byte, 1> byte;
+  return receive_all(connection, byte, soon());
+}
+
+// --- the table ---
+
+TEST_F(TcpStore, KeepsAnyBytesUnderAnyKey) {
+  TcpStoreClient writer = open();
+  TcpStoreClient reader = open();
   std::string all_bytes;
   for (int value = 0; value < 256; ++value) all_bytes.push_back(static_cast<char>(value));
   const std::string large(kMaxValueBytes, 'x');
-  writer->set("empty", "");
-  writer->set(all_bytes, all_bytes);
-  writer->set("large", large);
-  EXPECT_EQ(reader->get("empty", in_seconds(5)), "");
-  EXPECT_EQ(reader->get(all_bytes, in_seconds(5)), all_bytes);
-  EXPECT_EQ(reader->get("large", in_seconds(5)), large);
-  EXPECT_EQ(reader->try_get("none"), std::nullopt);
+  writer.set("empty", "");
+  writer.set(all_bytes, all_bytes);
+  writer.set("large", large);
+  EXPECT_EQ(reader.get("empty", soon()), "");
+  EXPECT_EQ(reader.get(all_bytes, soon()), all_bytes);
+  EXPECT_EQ(reader.get("large", soon()), large);
+  EXPECT_EQ(reader.try_get("none"), std::nullopt);
+  expect_error(ErrorCode::Usage, "a request has at most",
+               [&] { writer.set("none", std::string(2 * kMaxValueBytes, 'v')); });
+  EXPECT_EQ(writer.try_get("none"), std::nullopt);
 }
 
-TEST_P(StoreOf, AddCountsAcrossClientsAndRefusesWhatIsNoNumber) {
+TEST_F(TcpStore, AddCountsAcrossClientsAndRefusesWhatIsNoNumber) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      const auto store = open();
-      for (int i = 0; i < 50; ++i) store->add("n", i % 2 == 0 ? 3 : -1);
+      TcpStoreClient store = open();
+      for (int i = 0; i < 50; ++i) store.add("n", i % 2 == 0 ? 3 : -1);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const auto store = open();
-  EXPECT_EQ(store->add("n", 0), 200);
-  EXPECT_EQ(store->try_get("n"), "200");
-  store->set("word", "12a");
+  TcpStoreClient store = open();
+  EXPECT_EQ(store.add("n", 0), 200);
+  store.set("word", "12a");
   expect_error(ErrorCode::Usage, "[store] cannot add to the key \"word\"",
-               [&] { store->add("word", 1); });
-  EXPECT_EQ(store->add("n", 1), 201) << "the connection is whole";
+               [&] { store.add("word", 1); });
+  EXPECT_EQ(store.add("n", 1), 201) << "the connection is whole";
 }
 
-TEST_P(StoreOf, GetReturnsWhenTheKeyCame) {
-  const auto waiting = open();
-  const auto setting = open();
+TEST_F(TcpStore, GetWaitsForTheKeyUntilTheDeadline) {
+  TcpStoreClient waiting = open();
   std::string found;
-  std::thread thread([&] { found = waiting->get("d", in_seconds(30)); });
-  for (const char* key : {"c", "d"}) setting->set(key, key);
+  std::thread thread([&] { found = waiting.get("late", soon()); });
+  TcpStoreClient store = open();
+  store.set("late", "value");
   thread.join();
-  EXPECT_EQ(found, "d");
-}
-
-TEST_P(StoreOf, ADeadlineNamesTheKeyThatDidNotCome) {
-  const auto store = open();
-  store->set("here", "");
+  EXPECT_EQ(found, "value");
   expect_error(ErrorCode::Timeout, "[store] the key \"address of rank 3\" was not there",
-               [&] { store->get("address of rank 3", in_seconds(0.02)); });
-  expect_error(ErrorCode::Timeout, "the key \"x\"", [&] { store->get("x", in_seconds(0)); });
-  EXPECT_EQ(store->try_get("x"), std::nullopt);
-  EXPECT_EQ(store->try_get("here"), "");
+               [&] { store.get("address of rank 3", runtime::deadline_after(0.02)); });
 }
 
-TEST_P(StoreOf, AnAbortEndsPendingAndLaterCallsOfEverybody) {
-  const auto store = open();
+TEST_F(TcpStore, AnAbortEndsPendingAndLaterCallsOfEverybody) {
+  TcpStoreClient store = open();
   std::thread thread([&] {
-    const auto waiting = open();
+    TcpStoreClient waiting = open();
     expect_error(ErrorCode::Comm, "[join] two processes have rank 1",
-                 [&] { waiting->get("never", in_seconds(60)); });
+                 [&] { waiting.get("never", soon()); });
   });
-  store->abort(Error(ErrorCode::Usage, "join", "two processes have rank 1"));
-  store->abort(Error(ErrorCode::Timeout, "join", "another reason"));
+  store.abort(Error(ErrorCode::Usage, "join", "two processes have rank 1"));
+  store.abort(Error(ErrorCode::Timeout, "join", "another reason"));
   thread.join();
-  expect_error(ErrorCode::Comm, "[join] two processes have rank 1", [&] { store->set("a", ""); });
-  expect_error(ErrorCode::Comm, "two processes", [&] { store->try_get("a"); });
+  expect_error(ErrorCode::Comm, "[join] two processes have rank 1", [&] { store.set("a", ""); });
 }
 
-TEST_P(StoreOf, ABarrierHoldsEverybodyBack) {
-  constexpr int kWorldSize = 4;
-  std::atomic<int> num_arrived{0};
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kWorldSize; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto store = open();
-      ++num_arrived;
-      store->barrier("start", rank, kWorldSize, 30);
-      EXPECT_EQ(num_arrived.load(), kWorldSize);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST_P(StoreOf, ABarrierNamesTheRanksThatDidNotCome) {
-  const auto store = open();
-  expect_error(ErrorCode::Timeout, "[start] 1 of 4 ranks came within 0.02 s, missing: rank 0, 2, 3",
-               [&] { store->barrier("start", 1, 4, 0.02); });
-}
-
-TEST(MemoryStore, ALongBarrierSaysForWhomItWaits) {
+TEST(MemoryStore, ABarrierNamesTheRanksThatDidNotCome) {
   MemoryStore store;
   ::testing::internal::CaptureStderr();
-  EXPECT_THROW(store.barrier("start", 0, 3, 3.2), Error);
-  EXPECT_NE(
-      ::testing::internal::GetCapturedStderr().find("waiting for rank 1, 2 of 3, 3.2 s at most"),
-      std::string::npos);
+  expect_error(ErrorCode::Timeout, "[start] 1 of 4 ranks came within 3.2 s, missing: rank 0, 2, 3",
+               [&] { store.barrier("start", 1, 4, 3.2); });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("waiting for rank 0, 2, 3 of 4, 3.2 s at most"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, StoreOf, ::testing::Values("ipv4", "ipv6"),
-                         [](const auto& kind) { return std::string(kind.param); });
+// --- who is let in ---
+
+TEST(TcpStoreServer, ListensOnIpv6) {
+  if (!lockstep::testing::has_ipv6()) GTEST_SKIP() << "no IPv6 here";
+  const TcpStoreServer server({"::1", 0, kToken});
+  TcpStoreClientOptions options = client_options(server.port());
+  options.host = "::1";
+  EXPECT_EQ(TcpStoreClient(options).add("n", 7), 7);
+}
+
+TEST(TcpStoreServer, AnAddressOfAnotherHostIsAnError) {
+  expect_error(ErrorCode::Comm, "[listen] cannot listen on port 0 of 192.0.2.1: it is no address",
+               [] {
+                 const TcpStoreServer server({"192.0.2.1", 0, kToken});
+               });
+}
+
+TEST(TcpStoreClient, ComesBeforeTheServer) {
+  const std::uint16_t port = TcpStoreServer({"127.0.0.1", 0, kToken}).port();
+  std::thread early([&] { TcpStoreClient(client_options(port)).set("key", "value"); });
+  const TcpStoreServer server({"127.0.0.1", port, kToken});
+  early.join();
+  EXPECT_EQ(TcpStoreClient(client_options(port)).try_get("key"), "value");
+}
+
+// Its job has not ended yet, and must not take another process for it.
+TEST_F(TcpStore, ARankThatHasLeftIsNotGivenToAnother) {
+  TcpStoreClient stays = open(0);
+  { const TcpStoreClient leaves = open(1); }
+  stays.set("still", "here");  // and the server has seen the other one leave
+  TcpStoreClientOptions again = client_options(server_.port(), 1);
+  again.timeout_seconds = 0.1;
+  expect_error(ErrorCode::Comm, "which has left", [&] { const TcpStoreClient client(again); });
+  stays.set("still", "here");
+}
+
+TEST_F(TcpStore, IsInUseWhileAConnectionHasNotSaidHello) {
+  Socket newcomer = stranger();
+  expect_serving();  // so it has seen the newcomer
+  EXPECT_FALSE(server_.wait_until_unused(0.05));
+  newcomer.close();
+  EXPECT_TRUE(server_.wait_until_unused(30));
+}
+
+TEST(TcpStoreClient, DoesNotWaitItsTimeForAProgramThatTakesConnectionsAndIsSilent) {
+  const Socket silent = listen_on("127.0.0.1", 0);
+  TcpStoreClientOptions options = client_options(port_of(silent));
+  options.timeout_seconds = 3600;
+  expect_error(ErrorCode::Timeout, "does not answer: another program listens there",
+               [&] { const TcpStoreClient client(options); });
+}
+
+// --- strangers ---
+
+TEST_F(TcpStore, AHugeSizeIsRefusedBeforeAnythingElseComes) {
+  const std::array<std::byte, 4> size{std::byte{0xff}, std::byte{0xff}, std::byte{0xff},
+                                      std::byte{0x7f}};
+  const Socket without_hello = stranger();
+  send_all(without_hello, size, soon());
+  EXPECT_NE(end_of(without_hello), IoResult::done);
+  const Socket client = stranger();
+  Message answer;
+  send_message(client, to_message({kStorePurpose, kToken}), soon());
+  EXPECT_EQ(receive_message(client, 64, answer, soon()), IoResult::done);
+  send_all(client, size, soon());
+  EXPECT_NE(end_of(client), IoResult::done);
+  expect_serving();
+}
+
+TEST_F(TcpStore, AWrongHelloIsClosedWithoutAWord) {
+  for (const Hello& wrong :
+       {Hello{"tcp/0", kToken}, Hello{kStorePurpose, kToken + "a"}, Hello{kStorePurpose, ""}}) {
+    const Socket connection = stranger();
+    send_message(connection, to_message(wrong), soon());
+    EXPECT_EQ(end_of(connection), IoResult::closed);
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::comm
