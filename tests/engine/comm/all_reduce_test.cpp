@@ -111,20 +111,5 @@ TEST(AllReduceOps, ANotANumberOfOneRankReachesAllRanks) {
   });
 }
 
-TEST(AllReduceStress, AThousandSmallOnesOfEightRanksAreAllRight) {
-  constexpr int kWorldSize = 8;
-  run_ranks(kWorldSize, [&](Communicator& communicator) {
-    const Tensor buffer = Tensor::empty({17}, DType::int64);
-    for (int call = 0; call < 1000; ++call) {
-      buffer.fill(communicator.rank() + call);
-      CollectiveOptions options;
-      options.plan = kPlans[static_cast<std::size_t>(call) % kPlans.size()];
-      communicator.all_reduce(buffer, options).wait();
-      ASSERT_THAT(buffer.to_vector<std::int64_t>(), ::testing::Each(kWorldSize * call + 28))
-          << "call " << call;
-    }
-  });
-}
-
 }  // namespace
 }  // namespace lockstep::comm

@@ -13,7 +13,6 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 struct Outcome {
   int exit_code = -1;
@@ -81,14 +80,6 @@ TEST_F(MpiGroup, ARankThatIsStoppedBeforeMpiStartsEndsTheOthersWhenTheTimeIsOver
   EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
   EXPECT_THAT(outcome.output,
               ContainsRegex("\\[mpi\\] rank [02] waited 2 s in MPI_Init for the other ranks"));
-}
-
-TEST_F(MpiGroup, ACallThatARankDoesNotMakeIsNamed) {
-  const Outcome outcome = mpirun(2, "uneven_calls");
-  EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
-  EXPECT_THAT(outcome.output,
-              HasSubstr("[all_reduce] rank 0 waited 2 s in all_reduce #1 of 8 float32 (sum)"));
-  EXPECT_THAT(outcome.output, Not(HasSubstr("rank 1 "))) << "it had done what it wanted";
 }
 
 TEST_F(MpiGroup, ARankThatAbortsEndsTheJob) {

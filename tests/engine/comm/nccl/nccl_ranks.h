@@ -33,6 +33,17 @@ inline Device gpu_of(const Communicator& group) {
   return {DeviceType::cuda, group.rank()};
 }
 
+// A call that failed left its error with the device, for whoever waits next: the next test is not
+// to find it.
+inline void forget_device_errors() {
+  for (const runtime::PhysicalGpu& gpu : runtime::physical_gpus()) {
+    try {
+      Tensor::zeros({1}, DType::float32, Device{DeviceType::cuda, gpu.ordinal}).item();
+    } catch (const Error&) {
+    }
+  }
+}
+
 struct NcclRanks {
   double timeout_seconds = 60;
   // Changes the options of one rank.
