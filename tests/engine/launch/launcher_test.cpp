@@ -1,8 +1,18 @@
-// The environment that a rank gets: torchrun's variables, which we read ourselves.
-#include <gtest/gtest.h>
-
+// What the launcher is made of. How it runs, ends and logs ranks: tests/tools/run_*_test.cpp.
 #include "engine/launch/launcher.h"
-#include "engine/launch/rank_environment.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/launch/output.h"
+#include "engine/launch/process.h"
+#include "tests/support/temp_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -55,6 +65,68 @@ TEST(EnvironmentOfRank, ThreadsAreLimitedOnlyWhereSeveralRanksShareTheHost) {
   options.environment.erase("OMP_NUM_THREADS");
   options.num_ranks = 1;
   EXPECT_FALSE(environment_of_rank(options, 0, 0).contains("OMP_NUM_THREADS"));
+}
+
+using Texts = std::vector<std::string>;
+
+Texts split(const Texts& pieces) {
+  Texts lines;
+  LineSplitter splitter;
+  const auto collect = [&](std::string_view line) { lines.emplace_back(line); };
+  for (const std::string& piece : pieces) splitter.add(piece, collect);
+  splitter.finish(collect);
+  return lines;
+}
+
+TEST(LineSplitter, PutsLinesTogetherHoweverTheyArrive) {
+  EXPECT_EQ(split({"one\ntw", "", "o\n\nthree"}), Texts({"one", "two", "", "three"}));
+}
+
+TEST(LineSplitter, ShowsProgressThatOverwritesItself) {
+  EXPECT_EQ(split({"\r10 %", "\r20 %\r", "\ndone\r\n", "\r\n"}),
+            Texts({"10 %", "20 %", "done", ""}));
+}
+
+TEST(ErrorFile, IsWhatTorchsRecordWrites) {
+  const testing::TempFolder folder;
+  const auto path = folder / "error.json";
+  write_error_file({{kErrorFileVariable, path.string()}}, "lockstep: [load] \"a\" is no file");
+  const auto message = nlohmann::json::parse(testing::read_text(path)).at("message");
+  EXPECT_EQ(message.at("message"), "lockstep: [load] \"a\" is no file");
+  EXPECT_EQ(message.at("extraInfo").at("py_callstack"), message.at("message"));
+  EXPECT_TRUE(message.at("extraInfo").at("timestamp").is_string());
+}
+
+// A child whose own child has left for a session of its own and whose parent has ended.
+pid_t start_orphan_in_own_session() {
+  int ends[2];
+  if (::pipe(ends) != 0) return -1;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      ::setsid();
+      for (;;) ::pause();
+    }
+    (void)!::write(ends[1], &grandchild, sizeof grandchild);
+    ::_exit(0);
+  }
+  pid_t grandchild = -1;
+  (void)!::read(ends[0], &grandchild, sizeof grandchild);
+  ::waitpid(child, nullptr, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return grandchild;
+}
+
+TEST(ProcessTree, OrphansAreAdoptedFoundAndEnded) {
+  const bool adopted_before = adopt_orphans(true);
+  const pid_t orphan = start_orphan_in_own_session();
+  EXPECT_EQ(find_descendants(), std::vector<pid_t>{orphan});
+  EXPECT_EQ(kill_descendants(), 0u);
+  EXPECT_TRUE(find_descendants().empty());
+  EXPECT_EQ(::kill(orphan, 0), -1);
+  adopt_orphans(adopted_before);
 }
 
 }  // namespace

@@ -152,12 +152,9 @@ void PrintTo(const Mistake& mistake, std::ostream* stream) {
 
 const Mistake kMistakes[] = {
     {"NoWorldSize", {{"RANK", "0"}}, "[WORLD_SIZE] this environment variable is missing"},
-    {"EmptyWorldSize", {{"RANK", "0"}, {"WORLD_SIZE", ""}}, "[WORLD_SIZE]"},
     {"NoRank", {{"WORLD_SIZE", "2"}}, "[RANK] this environment variable is missing"},
     {"RankTooLarge", {{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "[RANK] expected a rank below"},
-    {"RankNegative", {{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, "[RANK]"},
     {"RankNoNumber", {{"RANK", "one"}, {"WORLD_SIZE", "2"}}, "[RANK]"},
-    {"RankWithSpace", {{"RANK", " 1"}, {"WORLD_SIZE", "2"}}, "[RANK]"},
     {"WorldSizeZero", {{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "[WORLD_SIZE]"},
     {"WorldSizeHuge", {{"RANK", "0"}, {"WORLD_SIZE", "2000000000"}}, "[WORLD_SIZE]"},
     {"LocalRankTooLarge",
@@ -165,7 +162,6 @@ const Mistake kMistakes[] = {
      "[LOCAL_RANK]"},
     {"LocalRankAboveLocalSize", with(kTorchrun, {{"LOCAL_RANK", "4"}}), "[LOCAL_RANK]"},
     {"LocalWorldSizeTooLarge", with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}}), "[LOCAL_WORLD_SIZE]"},
-    {"LocalWorldSizeZero", with(kTorchrun, {{"LOCAL_WORLD_SIZE", "0"}}), "[LOCAL_WORLD_SIZE]"},
     {"LocalRankMissingWithThisHostsName",
      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}},
      "if all ranks are on this host, set MASTER_ADDR to 127.0.0.1"},
@@ -177,7 +173,6 @@ const Mistake kMistakes[] = {
     {"OpenMpiHalf", {{"OMPI_COMM_WORLD_RANK", "0"}}, "[OMPI_COMM_WORLD_SIZE]"},
     {"OpenMpiWhereRankZeroRuns", with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
      "[MASTER_ADDR]"},
-    {"PmiHalf", {{"PMI_SIZE", "2"}}, "[PMI_RANK]"},
     {"SlurmWithoutRank", with(kSlurm, {{"SLURM_PROCID", ""}}), "[SLURM_PROCID]"},
     {"SlurmWithoutSize", with(kSlurm, {{"SLURM_NTASKS", ""}}), "[SLURM_STEP_NUM_TASKS]"},
     {"SlurmOnSeveralHostsWithoutAddress", with(kSlurm, {{"MASTER_ADDR", ""}}),
@@ -203,10 +198,6 @@ TEST(RankEnvironment, TwoJobsOfOneHostMeetAtPortsOfTheirOwn) {
   EXPECT_NE(rank_environment(with(kSlurm, {{"SLURM_STEP_ID", "1"}})).master_port, port);
   EXPECT_NE(rank_environment(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-2"}})).master_port,
             rank_environment(kOpenMpi).master_port);
-  const Environment mvapich = {
-      {"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "2"}, {"MPIRUN_ID", "4711"}};
-  EXPECT_NE(rank_environment(mvapich).master_port,
-            rank_environment(with(mvapich, {{"MPIRUN_ID", "4712"}})).master_port);
 }
 
 RankEnvironment rank_with_local_rank(int local_rank) {
