@@ -49,9 +49,10 @@ INSTANTIATE_TEST_SUITE_P(Plans, EveryAllReducePlan, ::testing::ValuesIn(kAllPlan
                          });
 
 TEST(AllReducePlanNames, AnUnknownOneIsRefused) {
-  EXPECT_ERROR(parse_all_reduce_plan("rng"), ErrorCode::Usage,
+  expect_error(ErrorCode::Usage,
                "unknown all-reduce plan 'rng'; use one of: auto, ring, tree, halving-doubling, "
-               "one-shot, two-shot, reduce-broadcast, hierarchical");
+               "one-shot, two-shot, reduce-broadcast, hierarchical",
+               [&] { parse_all_reduce_plan("rng"); });
 }
 
 TEST(AutomaticPlan, PicksByWorldSizeAndLength) {

@@ -53,7 +53,9 @@ TEST(RequireValid, RefusesTransfersThatCannotBe) {
       {{{0, 1, {0, 8}, kAdd}, {0, 1, {0, 8}, kAdd}}, "must write every element of a rank once"},
   };
   for (const auto& [transfers, words] : mistakes) {
-    EXPECT_ERROR(require_valid({"bad", 3, 8, {{"s", transfers}}}), ErrorCode::Usage, words);
+    expect_error(ErrorCode::Usage, words, [&] {
+      require_valid({"bad", 3, 8, {{"s", transfers}}});
+    });
   }
   EXPECT_NO_THROW(
       require_valid({"good", 3, 8, {{"s", {{0, 1, {0, 8}, kAdd}, {2, 1, {0, 8}, kAdd}}}}}));

@@ -7,14 +7,15 @@
 
 #include <array>
 #include <cstddef>
-#include <string>
 #include <vector>
 
-#include "engine/core/error.h"
 #include "engine/core/rng.h"
 #include "engine/plan/collective_plan.h"
+#include "tests/support/expect_error.h"
 
 namespace lockstep::plan {
+
+using lockstep::testing::expect_error;
 
 inline constexpr std::array<int, 10> kWorldSizes{1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
 inline constexpr std::array<std::size_t, 6> kLengths{0, 1, 5, 64, 101, 4096};
@@ -51,15 +52,5 @@ inline std::vector<double> sum_in_rank_order(const RankBuffers& buffers) {
   }
   return sum;
 }
-
-// Runs the statement, which must throw an Error with this code and a message that contains `text`.
-#define EXPECT_ERROR(statement, expected_code, text)                    \
-  try {                                                                 \
-    statement;                                                          \
-    ADD_FAILURE() << #statement " threw nothing";                       \
-  } catch (const ::lockstep::Error& error) {                            \
-    EXPECT_EQ(error.code(), expected_code) << error.what();             \
-    EXPECT_THAT(std::string(error.what()), ::testing::HasSubstr(text)); \
-  }
 
 }  // namespace lockstep::plan
