@@ -4,8 +4,6 @@
 
 #include <vector>
 
-#include "tests/engine/trace/trace_steps.h"
-
 namespace lockstep::tools {
 namespace {
 
@@ -50,11 +48,18 @@ TEST(StepStatistics, PartsOfATypicalStepRelateAsTheirMediansAndAddUp) {
 }
 
 TEST(StepStatistics, OverlapIsTheShareOfCommunicationThatComputingHides) {
-  const trace::Recording recording = trace::two_ranks_three_steps();
-  const auto overlap = comm_overlap(trace::step_breakdowns(recording.spans, 0));
+  const std::vector<trace::Span> spans{
+      {.begin_ns = 0, .end_ns = 990, .category = trace::Category::step},
+      {.begin_ns = 200, .end_ns = 600, .category = trace::Category::backward},
+      {.begin_ns = 410,
+       .end_ns = 700,
+       .thread = 1,
+       .lane = trace::Lane::comm,
+       .category = trace::Category::communication}};
+  const auto overlap = comm_overlap(trace::step_breakdowns(spans, 0));
   ASSERT_TRUE(overlap.has_value());
   EXPECT_NEAR(*overlap, 190.0 / 290, 1e-12) << "from 410 to 600 of 410 to 700 backward goes on";
-  EXPECT_FALSE(comm_overlap(trace::step_breakdowns(recording.spans, 7)).has_value());
+  EXPECT_FALSE(comm_overlap(trace::step_breakdowns(spans, 7)).has_value());
 }
 
 }  // namespace
