@@ -39,18 +39,6 @@ TEST_F(DeviceFaults, ACopyBackThrowsThem) {
   expect_error(ErrorCode::Shape, "row 6", [&] { values_of(x); });
 }
 
-TEST_F(DeviceFaults, AWaitWithADeadlineThrowsThem) {
-  gather(0);
-  compute().synchronize();
-  Gate gate;
-  gate.block(compute());
-  gather(5);
-  const auto event = compute().record();
-  EXPECT_FALSE(event->wait(deadline_after(0.01)));
-  gate.open();
-  expect_error(ErrorCode::Shape, "row 5", [&] { event->wait(deadline_after(60)); });
-}
-
 TEST_F(DeviceFaults, BelongToTheirDeviceAndToNoSibling) {
   gather(5, kSibling);
   compute(kFirst).synchronize();

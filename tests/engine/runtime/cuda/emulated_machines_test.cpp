@@ -34,20 +34,6 @@ TEST(Machines, WithAnOldDriverSayWhatTheyNeed) {
   });
 }
 
-TEST(Machines, OfOneGpuNameItAlone) {
-  EXPECT_IN_NEW_PROCESS({
-    setenv("LOCKSTEP_EMULATED_GPUS", "1", 1);
-    expect_error(ErrorCode::Device,
-                 "cuda:9 does not exist; cuda:0 does (several logical devices on one GPU: "
-                 "--virtual-devices cuda:0*10)",
-                 [] {
-                   logical_device({DeviceType::cuda, 9});
-                 });
-    expect_error(ErrorCode::Usage, "this machine has only cuda:0",
-                 [] { set_virtual_devices("cuda:1"); });
-  });
-}
-
 TEST(Machines, WithoutPeerAccessCopyAllTheSame) {
   EXPECT_IN_NEW_PROCESS({
     setenv("LOCKSTEP_EMULATED_GPUS", "2", 1);

@@ -196,24 +196,6 @@ TEST_F(StepGraphs, AStepThatWaitsIsRefused) {
   }
 }
 
-TEST_F(StepGraphs, TwoOnOneDeviceKeepApart) {
-  const Tensor x = full(0), y = full(0);
-  const auto step_of = [&](const Tensor& to, double value) {
-    return [&to, value] {
-      const Tensor a = full(value);
-      const Tensor b = a.clone();
-      add(to, b, to);
-    };
-  };
-  StepGraph first({kFirst}), second({kFirst});
-  for (std::size_t run = 0; run < kRuns; ++run) {
-    first.run(step_of(x, 1));
-    second.run(step_of(y, 10));
-  }
-  EXPECT_EQ(values_of(x), all(kRuns));
-  EXPECT_EQ(values_of(y), all(10 * kRuns));
-}
-
 TEST_F(StepGraphs, TensorsMayOutliveTheGraphThatMadeThem) {
   const std::size_t before = logical_device(kFirst).own_memory().statistics().current_bytes;
   std::vector<Tensor> kept;

@@ -3,8 +3,6 @@
 
 #include <atomic>
 
-#include "engine/runtime/step_graph.h"
-#include "engine/trace/span.h"
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
 namespace lockstep::runtime {
@@ -74,26 +72,6 @@ TEST_F(CudaStreams, CpuStreamsWaitForThem) {
   const auto event = compute().record();
   compute(kCpu).wait(event);  // the calling thread is that stream
   EXPECT_TRUE(event->has_passed());
-}
-
-TEST_F(CudaStreams, AFaultIsLeftToTheNextWait) {
-  const Tensor source = Tensor::zeros({4, 2}, DType::float32, kFirst);
-  const Tensor rows = Tensor::from(std::vector<std::int64_t>{4}, {1}, kFirst);
-  const Tensor to = Tensor::empty({1, 2}, DType::float32, kFirst);
-  const Tensor known = Tensor::zeros({1}, DType::int64, kFirst);
-  source.backend().gather_rows(compute(), source.matrix(), known.view(), to.matrix(), 1);
-  compute().synchronize();
-  Gate gate;
-  gate.block(compute());
-  source.backend().gather_rows(compute(), source.matrix(), rows.view(), to.matrix(), 1);
-  Stream& cpu = comm({DeviceType::cpu, 5});
-  cpu.wait(compute().record());
-  std::atomic<bool> went_on{false};
-  cpu.submit([&] { went_on = true; });
-  gate.open();
-  cpu.synchronize();
-  EXPECT_TRUE(went_on);
-  expect_error(ErrorCode::Shape, "row 4 does not exist", [] { compute().synchronize(); });
 }
 
 }  // namespace

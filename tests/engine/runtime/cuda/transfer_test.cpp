@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
-#include <thread>
 
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
@@ -52,20 +51,6 @@ TEST_P(Transfers, ComeBeforeLaterWorkOfBothSides) {
     EXPECT_EQ(values_of(z), counting(0));
     EXPECT_EQ(values_of(x), std::vector<float>(kSize, 7));
   }
-}
-
-TEST_P(Transfers, MayBeMadeByManyThreads) {
-  const auto [from, to] = GetParam();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 3; ++t) {
-    threads.emplace_back([from = from, to = to, t] {
-      for (int round = 0; round < 5; ++round) {
-        const Tensor x = Tensor::from(counting(float(t)), {kSize}, from);
-        EXPECT_EQ(values_of(x.to(to).to(from)), counting(float(t)));
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
 }
 
 std::string name_of(const ::testing::TestParamInfo<Pair>& test) {
