@@ -9,11 +9,6 @@ fault_launcher_reports_a_killed_rank() {
   ends launcher 137 $at_once
   contains launcher '^lockstep: \[run\] rank 1 failed first: signal 9 \(SIGKILL\)'
 }
-fault_launcher_reports_a_killed_rank_0() {
-  launch -- --fault kill --rank 0 --place rendezvous
-  ends launcher 137 $at_once
-  contains launcher '^lockstep: \[run\] rank 0 failed first: signal 9 \(SIGKILL\)'
-}
 # The others are often reaped before it: they were done with dying earlier.
 fault_launcher_reports_a_rank_that_exits() {
   launch -- --fault exit --place all-reduce

@@ -37,10 +37,8 @@ fault_rank_0_killed_during_rendezvous() {
   ranks 4 --fault kill --rank 0 --place rendezvous
   survivors_say 4 0 'rank 0, which serves the store at 127.0.0.1 port [0-9]+, is gone' $at_once
 }
-fault_rank_0_killed_in_forward_shm() { killed 0 forward shm; }
 fault_rank_0_killed_in_forward_tcp() { killed 0 forward tcp; }
 fault_rank_0_killed_in_all_reduce_shm() { killed 0 all-reduce shm; }
-fault_rank_0_killed_in_all_reduce_tcp() { killed 0 all-reduce tcp; }
 
 fault_stopped_before_rendezvous() {
   ranks 4 --fault stop --place before-rendezvous
@@ -62,7 +60,6 @@ fault_rank_0_stopped_during_rendezvous() {
   woken_ends rank0
 }
 fault_rank_0_stopped_in_forward_shm() { stopped 0 forward shm; }
-fault_rank_0_stopped_in_forward_tcp() { stopped 0 forward tcp; }
 
 differs() {  # differs FAULT CALL TRANSPORT
   ranks 4 --fault "$1" --transport "$3"

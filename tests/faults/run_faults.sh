@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
 # Breaks ranks, launchers, networks and disks, one fault at a time, and checks what the rest says.
 #
-#   run_faults.sh --bin FOLDER [--repeat N] [--slowdown N] [--list] [FAULT...]
+#   run_faults.sh --bin FOLDER [--slowdown N] [--list] [FAULT...]
 #
 #   --bin FOLDER   where the programs lockstep and faulty_rank are (build/release/bin)
-#   --repeat N     each fault N times in a row
 #   --slowdown N   programs compute N times as long, as under a sanitizer: who is to end well may take that time
 #   --list         prints the names of the faults
 #   FAULT...       only these; else all
 #
 # After every fault: each rank that is left has ended with one line that says the right thing, within
-# its bound, and no process, listening port or shared-memory segment is left. Ends with a table of
-# fault, outcome and seconds (from the start of the program to the end of the last rank, the slowest
-# of N). Exits 0 when all is well; 77 when a fault that was asked for cannot be made here.
+# its bound, and no process, listening port or shared-memory segment is left. Exits 0 when all is well;
+# 77 when no fault that was asked for can be made here.
 #
 # Where it can, it runs in network and mount namespaces of its own (unshare), so that ports and
 # segments of other programs are out of sight; elsewhere it looks only for what Lockstep makes.
@@ -22,7 +20,6 @@ comm_timeout=2
 # Bounds in seconds, from the start of the program, wide enough for a machine that builds meanwhile.
 at_once=5          # what is noticed by closed connections; the words say that it was no timeout
 by_timeout=10      # the timeout, the store's grace, and rank 0's wait for others to leave
-repeat=1
 slowdown=1
 bin=
 names=()
@@ -30,7 +27,6 @@ names=()
 # --- what a fault is made of ---
 
 now() { date +%s.%N; }
-seconds_since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.2f", b - a }'; }
 
 # wrong MESSAGE: notes why the fault did not end as it should.
 wrong() { problems+=("$1"); }
@@ -182,9 +178,9 @@ source "$here/../multi_host/host_faults.sh"
 
 # --- running them ---
 
-# run_fault NAME: once. Sets took, problems, skipped_because.
+# run_fault NAME: sets problems and skipped_because.
 run_fault() {
-  local ports_before segments_before name
+  local ports_before segments_before
   folder=$(mktemp -d "$work/fault.XXXX")
   mark=$(basename "$folder").$$
   started=()
@@ -195,7 +191,6 @@ run_fault() {
   segments_before=$(segments)
   fault_start=$(now)
   "fault_$1"
-  took=$(seconds_since "$fault_start")
   if [[ -z $skipped_because ]]; then
     wait_until 3 no_process_is_left || wrong "left behind: $(processes | wc -l) processes"
   fi
@@ -213,7 +208,6 @@ list_faults() { compgen -A function fault_ | sed 's/^fault_//'; }
 while [[ $# -gt 0 ]]; do
   case $1 in
     --bin) bin=$(cd "$2" && pwd); shift ;;
-    --repeat) repeat=$2; shift ;;
     --slowdown) slowdown=$2; shift ;;
     --list) list_faults; exit 0 ;;
     -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
@@ -230,7 +224,7 @@ if [[ -z $is_isolated ]]; then
   [[ $(id -u) -eq 0 ]] || isolate+=(--map-root-user)
   if command -v ip >/dev/null && "${isolate[@]}" sh -c 'ip link set lo up && mount -t tmpfs none /dev/shm' 2>/dev/null; then
     export LOCKSTEP_FAULTS_ISOLATED=1
-    exec "${isolate[@]}" -- "$0" --bin "$bin" --repeat "$repeat" --slowdown "$slowdown" "${names[@]}"
+    exec "${isolate[@]}" -- "$0" --bin "$bin" --slowdown "$slowdown" "${names[@]}"
   fi
 else
   ip link set lo up
@@ -245,35 +239,22 @@ trap 'exit 130' INT TERM
 mark=none
 [[ ${#names[@]} -gt 0 ]] || mapfile -t names < <(list_faults)
 
-table=
 num_wrong=0
 num_skipped=0
 for name in "${names[@]}"; do
   declare -F "fault_$name" >/dev/null || { echo "run_faults.sh: no fault '$name' (see --list)" >&2; exit 2; }
-  verdict=right
-  slowest=0
-  for ((round = 1; round <= repeat; round++)); do
-    run_fault "$name"
-    slowest=$(awk -v a="$slowest" -v b="$took" 'BEGIN { print (a > b) ? a : b }')
-    if [[ -n $skipped_because ]]; then
-      verdict="skipped: $skipped_because"
-      break
-    fi
-    if [[ ${#problems[@]} -gt 0 ]]; then
-      verdict="WRONG (round $round)"
-      printf '%s, round %d:\n' "$name" "$round"
-      printf '  %s\n' "${problems[@]}"
-      break
-    fi
+  run_fault "$name"
+  if [[ -n $skipped_because ]]; then
+    echo "$name: skipped: $skipped_because"
+    num_skipped=$((num_skipped + 1))
+  elif [[ ${#problems[@]} -gt 0 ]]; then
+    echo "$name: wrong:"
+    printf '  %s\n' "${problems[@]}"
+    num_wrong=$((num_wrong + 1))
+  else
+    echo "$name: right"
     rm -rf "$folder"
-  done
-  case $verdict in
-    skipped*) num_skipped=$((num_skipped + 1)) ;;
-    WRONG*) num_wrong=$((num_wrong + 1)) ;;
-  esac
-  [[ $repeat -eq 1 || $verdict != right ]] || verdict="right, $repeat of $repeat"
-  table+=$(printf '%-36s %-36s %6s' "${name//_/ }" "$verdict" "$slowest")$'\n'
+  fi
 done
-printf '%-36s %-36s %6s\n%s' fault outcome seconds "$table"
 [[ $num_wrong -eq 0 ]] || exit 1
-[[ $num_skipped -eq 0 || $num_skipped -lt ${#names[@]} ]] || exit 77
+[[ $num_skipped -lt ${#names[@]} ]] || exit 77

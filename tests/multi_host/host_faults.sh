@@ -39,23 +39,8 @@ remove_hosts() {
   keepers=()
 }
 
-# lose PERCENT: of the packets in both directions. By netem, or, where the kernel has none, by four
-# instructions of classic BPF at each card: a random word above the bound drops the packet.
-lose() {
-  local host bound=$((4294967295 / 100 * (100 - $1)))
-  for host in 0 1; do
-    on_host $host tc qdisc add dev link$host root netem loss "$1%" 2>/dev/null && continue
-    on_host $host tc qdisc add dev link$host clsact 2>/dev/null &&
-      on_host $host tc filter add dev link$host egress bpf da bytecode \
-        "4,32 0 0 4294963256,37 0 1 $bound,6 0 0 2,6 0 0 4294967295" 2>/dev/null ||
-      { skip_fault "the kernel can lose no packets (netem, cls_bpf)"; return 1; }
-  done
-}
-packets_dropped() { on_host 0 tc -s qdisc show dev link0 | grep -oE 'dropped [0-9]+' | awk '{ n += $2 } END { print n + 0 }'; }
-
-# hosts_run FLAGS...: lockstep run on each host, 2 ranks each.
-hosts_run() { hosts_run_program "$bin/faulty_rank" "$@"; }
-hosts_run_program() {
+# hosts_run PROGRAM...: lockstep run on each host, 2 ranks each.
+hosts_run() {
   local host
   for host in 0 1; do
     start "host$host" LOCKSTEP_TOKEN=the-token-of-this-test -- \
@@ -65,33 +50,16 @@ hosts_run_program() {
   done
 }
 
-# hosts_sum BOUND FLAGS...: they must end with the right sums.
-hosts_sum() {
-  local bound=$1
-  shift
-  hosts_run "$@"
-  ends host0 0 "$bound"
-  ends host1 0 "$bound"
-  grep -q '\[0\] own: auto over shm+tcp' "$folder/host0.out" || wrong "not over both transports: $(cat "$folder/host0.out")"
-}
-
 # The bitwise mode promises the same bits on 1 device and on 4 ranks of 2 hosts.
 fault_hosts_train_as_one_device() {
   make_hosts || return
   local train=("$bin/lockstep" train --dataset digits --model mlp:64-256-10 --epochs 1 --bitwise)
-  hosts_run_program "${train[@]}" --parallel ddp --comm-timeout $comm_timeout --save "$folder/hosts"
+  hosts_run "${train[@]}" --parallel ddp --comm-timeout $comm_timeout --save "$folder/hosts"
   "${train[@]}" --save "$folder/one" >/dev/null || wrong "one device does not train"
   ends host0 0 $by_timeout
   ends host1 0 $by_timeout
   cmp -s "$folder/hosts" "$folder/one" ||
     wrong "the weights differ from one device's; host 0 said: $(cat "$folder/host0.out" "$folder/host0.err")"
-}
-
-fault_hosts_that_lose_packets() {
-  make_hosts || return
-  lose 5 || return
-  hosts_sum 20 --comm-timeout 10 --steps 8 --large-mib 4
-  [[ $(packets_dropped) -gt 20 ]] || wrong "only $(packets_dropped) packets were lost"
 }
 
 # By hand, so that every rank says what it saw. Each waits for those of the other host.
