@@ -29,7 +29,7 @@ Bytes noise(std::mt19937_64& random, std::size_t num_bytes) {
   return bytes;
 }
 
-// Nothing, a hello of another job, whole or cut short, or noise. (tcp_store_test.cpp says the
+// Nothing, a hello of another job, whole or cut short, or noise. (store_test.cpp says the
 // rest.)
 Bytes next_words(std::mt19937_64& random) {
   const std::string hello =
@@ -56,12 +56,25 @@ comm::Socket connect_at_once(std::uint16_t port) {
   }
 }
 
+constexpr std::size_t kConnectionsPerSecond = 12'000;
+constexpr std::size_t kConnectionsPerRound = 3'400;
+
 // From now on until it is destroyed, strangers connect to 127.0.0.1, whether or not anybody
 // listens, and keep the last few hundred connections open.
 class Crowd {
  public:
-  Crowd(std::uint16_t port, std::size_t connections_per_second, std::uint64_t seed);
-  ~Crowd();
+  Crowd(const std::string& port, std::uint64_t seed) {
+    for (int i = 0; i < kNumThreads; ++i) {
+      const std::uint64_t own_seed = seed * kNumThreads + static_cast<std::uint64_t>(i);
+      threads_.emplace_back([=, this, port = static_cast<std::uint16_t>(std::stoi(port))] {
+        attack(port, own_seed);
+      });
+    }
+  }
+  ~Crowd() {
+    is_over_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
   Crowd(const Crowd&) = delete;
   Crowd& operator=(const Crowd&) = delete;
 
@@ -69,49 +82,31 @@ class Crowd {
   std::size_t num_connections() const { return num_connections_; }
 
  private:
-  void attack(std::uint16_t port, std::size_t connections_per_second, std::uint64_t seed);
+  void attack(std::uint16_t port, std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::deque<comm::Socket> open;
+    constexpr std::chrono::nanoseconds kPause(1'000'000'000 * kNumThreads / kConnectionsPerSecond);
+    for (auto next = Clock::now(); !is_over_; next += kPause) {
+      std::this_thread::sleep_until(next);
+      comm::Socket connection = connect_at_once(port);
+      if (!connection.is_open()) {
+        next = Clock::now();
+        continue;
+      }
+      ++num_connections_;
+      comm::send_all(connection, next_words(random), Clock::now());
+      open.push_back(std::move(connection));
+      if (open.size() <= kMostOpen) continue;
+      open.front().reset();  // one that is only closed would hold its port for a minute
+      open.pop_front();
+    }
+    for (comm::Socket& connection : open) connection.reset();
+  }
 
   std::atomic<bool> is_over_{false};
   std::atomic<std::size_t> num_connections_{0};
   std::vector<std::thread> threads_;
 };
-
-Crowd::Crowd(std::uint16_t port, std::size_t connections_per_second, std::uint64_t seed) {
-  for (int i = 0; i < kNumThreads; ++i) {
-    const std::uint64_t own_seed = seed * kNumThreads + static_cast<std::uint64_t>(i);
-    threads_.emplace_back(
-        [=, this] { attack(port, connections_per_second / kNumThreads, own_seed); });
-  }
-}
-
-Crowd::~Crowd() {
-  is_over_ = true;
-  for (std::thread& thread : threads_) thread.join();
-}
-
-void Crowd::attack(std::uint16_t port, std::size_t connections_per_second, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::deque<comm::Socket> open;
-  const std::chrono::nanoseconds pause(1'000'000'000 / connections_per_second);
-  for (auto next = Clock::now(); !is_over_; next += pause) {
-    std::this_thread::sleep_until(next);
-    comm::Socket connection = connect_at_once(port);
-    if (!connection.is_open()) {
-      next = Clock::now();
-      continue;
-    }
-    ++num_connections_;
-    comm::send_all(connection, next_words(random), Clock::now());
-    open.push_back(std::move(connection));
-    if (open.size() <= kMostOpen) continue;
-    open.front().reset();  // one that is only closed would hold its port for a minute
-    open.pop_front();
-  }
-  for (comm::Socket& connection : open) connection.reset();
-}
-
-constexpr std::size_t kConnectionsPerSecond = 12'000;
-constexpr std::size_t kConnectionsPerRound = 3'400;
 
 // Starts a job of three ranks at this port; says whether it did what it should.
 void expect_to_meet(const std::string& port) {
@@ -128,7 +123,7 @@ void expect_to_meet(const std::string& port) {
 TEST(Strangers, KeepNoJobFromStarting) {
   const std::string port = free_port();
   const auto start = std::chrono::steady_clock::now();
-  const Crowd crowd(static_cast<std::uint16_t>(std::stoi(port)), kConnectionsPerSecond, 1);
+  const Crowd crowd(port, 1);
   std::size_t num_jobs = 0;
   for (Rounds round(2); round.go_on() && !HasFailure(); round.next()) {
     const std::size_t enough = crowd.num_connections() + kConnectionsPerRound;
@@ -156,7 +151,7 @@ TEST(Strangers, DisturbNoJobThatRuns) {
   };
   const std::string undisturbed = train(free_port());
   const std::string port = free_port();
-  const Crowd crowd(static_cast<std::uint16_t>(std::stoi(port)), kConnectionsPerSecond, 2);
+  const Crowd crowd(port, 2);
   EXPECT_EQ(train(port), undisturbed);
   EXPECT_GT(crowd.num_connections(), 100U);
   report_row("running job: connections of strangers", crowd.num_connections(),
