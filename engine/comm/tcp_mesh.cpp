@@ -50,9 +50,61 @@ class Mesh {
   Socket& place_of(int rank) { return connections_[static_cast<std::size_t>(rank)]; }
   void throw_if_aborted() { store_.try_get(key_of(options_.rank)); }
 
-  void connect_to_rank(int peer);
-  void accept_higher(const Socket& listener);
-  [[noreturn]] void fail_missing();
+  // The peer listens, or it has ended since it said where: then the job is aborted, as soon as the
+  // store has noticed.
+  void connect_to_rank(int peer) {
+    const auto entry = store_.find(key_of(peer), deadline_);
+    if (!entry) fail_missing();
+    const auto port = static_cast<std::uint16_t>(std::stoi(*entry));
+    const std::string host = entry->substr(entry->find(' ') + 1);
+    Socket& connection = place_of(peer);
+    while (!connection.is_open()) {
+      try {
+        const runtime::Deadline next_look = Clock::now() + kConnectInterval;
+        connection = connect_to(host, port, runtime::earlier(deadline_, next_look));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::Timeout) throw;
+        throw_if_aborted();
+        require(!runtime::has_passed(deadline_), ErrorCode::Timeout, "connect",
+                "rank {} does not reach rank {}, which came but does not answer at {} port {}: it "
+                "ended, or a firewall is between their hosts",
+                options_.rank, peer, host, port);
+      }
+    }
+    // When the peer is lost already, the first use of the connection says so.
+    send_message(connection, to_message(hello_), deadline_);
+  }
+
+  void accept_higher(const Socket& listener) {
+    const auto is_missing = [&](int peer) { return !place_of(peer).is_open(); };
+    while (std::ranges::any_of(peers_, is_missing)) {
+      throw_if_aborted();
+      if (runtime::has_passed(deadline_)) fail_missing();
+      const runtime::Deadline next_look = Clock::now() + kStoreInterval;
+      if (!wait_for_event(listener, POLLIN, runtime::earlier(deadline_, next_look))) continue;
+      Socket visitor = accept_from(listener);
+      require(visitor.is_open() || errno == EAGAIN, ErrorCode::Comm, "connect",
+              "rank {} may not open more files; raise the limit (ulimit -n)", options_.rank);
+      const auto hello = receive_hello(visitor, hello_, deadline_);
+      if (!hello || hello->rank <= options_.rank || std::ranges::count(peers_, hello->rank) == 0) {
+        continue;
+      }
+      if (is_missing(hello->rank)) place_of(hello->rank) = std::move(visitor);
+    }
+  }
+
+  [[noreturn]] void fail_missing() {
+    std::string missing;
+    for (const int peer : peers_) {
+      if (place_of(peer).is_open()) continue;
+      // A lower rank that came may just not have got around to answering.
+      const bool has_come = store_.try_get(key_of(peer)).has_value();
+      add_to_list(missing, fmt::format("rank {}{}", peer,
+                                       has_come ? " (it came, but did not connect)" : ""));
+    }
+    fail(ErrorCode::Timeout, "connect", "rank {} waited {} s for the others to come, missing: {}",
+         options_.rank, options_.timeout_seconds, missing);
+  }
 
   const ProcessGroupOptions& options_;
   const std::vector<int>& peers_;
@@ -61,62 +113,6 @@ class Mesh {
   const Hello hello_;
   std::vector<Socket> connections_;
 };
-
-// The peer listens, or it has ended since it said where: then the job is aborted, as soon as the
-// store has noticed.
-void Mesh::connect_to_rank(int peer) {
-  const auto entry = store_.find(key_of(peer), deadline_);
-  if (!entry) fail_missing();
-  const auto port = static_cast<std::uint16_t>(std::stoi(*entry));
-  const std::string host = entry->substr(entry->find(' ') + 1);
-  Socket& connection = place_of(peer);
-  while (!connection.is_open()) {
-    try {
-      const runtime::Deadline next_look = Clock::now() + kConnectInterval;
-      connection = connect_to(host, port, runtime::earlier(deadline_, next_look));
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::Timeout) throw;
-      throw_if_aborted();
-      require(!runtime::has_passed(deadline_), ErrorCode::Timeout, "connect",
-              "rank {} cannot reach rank {}, which came but does not answer at {} port {}: it "
-              "ended, or a firewall is between their hosts",
-              options_.rank, peer, host, port);
-    }
-  }
-  // When the peer is lost already, the first use of the connection says so.
-  send_message(connection, to_message(hello_), deadline_);
-}
-
-void Mesh::accept_higher(const Socket& listener) {
-  const auto is_missing = [&](int peer) { return !place_of(peer).is_open(); };
-  while (std::ranges::any_of(peers_, is_missing)) {
-    throw_if_aborted();
-    if (runtime::has_passed(deadline_)) fail_missing();
-    const runtime::Deadline next_look = Clock::now() + kStoreInterval;
-    if (!wait_for_event(listener, POLLIN, runtime::earlier(deadline_, next_look))) continue;
-    Socket visitor = accept_from(listener);
-    require(visitor.is_open() || errno == EAGAIN, ErrorCode::Comm, "connect",
-            "rank {} may not open more files; raise the limit (ulimit -n)", options_.rank);
-    const auto hello = receive_hello(visitor, hello_, deadline_);
-    if (!hello || hello->rank <= options_.rank || std::ranges::count(peers_, hello->rank) == 0) {
-      continue;
-    }
-    if (is_missing(hello->rank)) place_of(hello->rank) = std::move(visitor);
-  }
-}
-
-void Mesh::fail_missing() {
-  std::string missing;
-  for (const int peer : peers_) {
-    if (place_of(peer).is_open()) continue;
-    // A lower rank that came may just not have got around to answering.
-    const bool has_come = store_.try_get(key_of(peer)).has_value();
-    add_to_list(missing,
-                fmt::format("rank {}{}", peer, has_come ? " (it came, but did not connect)" : ""));
-  }
-  fail(ErrorCode::Timeout, "connect", "rank {} waited {} s for the others to come, missing: {}",
-       options_.rank, options_.timeout_seconds, missing);
-}
 
 }  // namespace
 

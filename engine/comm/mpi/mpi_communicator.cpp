@@ -290,8 +290,41 @@ class MpiCommunicator final : public Communicator {
     return {};
   }
 
-  void run(const CollectiveCall& call);
-  void compare_calls(const CollectiveCall& call);
+  void run(const CollectiveCall& call) {
+    const CallHeader& header = call.header;
+    const char* name = name_of(header.operation);
+    trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
+                           header.num_elements * size_of(header.dtype));
+    span.set_sequence(static_cast<std::int64_t>(header.sequence));
+    failure_.throw_if_set();
+    try {
+      const TimeLimit limit(call.timeout_seconds, [&] {
+        return late_line(name, rank(), call.timeout_seconds, to_string(header));
+      });
+      compare_calls(call);
+      move_with_mpi(call, communicator_, rank(), world_size());
+    } catch (const Error& error) {
+      give_up(error);
+      throw;
+    }
+    trace::count_collective(rank(), name, least_bytes_sent(header, rank(), world_size()));
+  }
+
+  // Throws the same error on every rank if their calls differ.
+  void compare_calls(const CollectiveCall& call) {
+    const CallHeader& mine = call.header;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_CHECK(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all_calls_.data(), sizeof mine, MPI_BYTE,
+                             communicator_, &request));
+    wait_politely(request);
+    const CallHeader& first = all_calls_.front();
+    const auto other = std::ranges::find_if(
+        all_calls_, [&](const CallHeader& theirs) { return !same_call(theirs, first); });
+    if (other == all_calls_.end()) return;
+    throw Error(
+        ErrorCode::Comm, "collective",
+        describe_difference(static_cast<int>(other - all_calls_.begin()), *other, 0, first));
+  }
 
   // Only the first error counts, and MPI is not finished.
   void give_up(const Error& error) {
@@ -306,41 +339,6 @@ class MpiCommunicator final : public Communicator {
   std::vector<CallHeader> all_calls_;  // by rank: those that are compared
   AsyncCalls async_{"mpi comm"};       // ends first
 };
-
-void MpiCommunicator::run(const CollectiveCall& call) {
-  const CallHeader& header = call.header;
-  const char* name = name_of(header.operation);
-  trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
-                         header.num_elements * size_of(header.dtype));
-  span.set_sequence(static_cast<std::int64_t>(header.sequence));
-  failure_.throw_if_set();
-  try {
-    const TimeLimit limit(call.timeout_seconds, [&] {
-      return late_line(name, rank(), call.timeout_seconds, to_string(header));
-    });
-    compare_calls(call);
-    move_with_mpi(call, communicator_, rank(), world_size());
-  } catch (const Error& error) {
-    give_up(error);
-    throw;
-  }
-  trace::count_collective(rank(), name, least_bytes_sent(header, rank(), world_size()));
-}
-
-// Throws the same error on every rank if their calls differ.
-void MpiCommunicator::compare_calls(const CollectiveCall& call) {
-  const CallHeader& mine = call.header;
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_CHECK(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all_calls_.data(), sizeof mine, MPI_BYTE,
-                           communicator_, &request));
-  wait_politely(request);
-  const CallHeader& first = all_calls_.front();
-  const auto other = std::ranges::find_if(
-      all_calls_, [&](const CallHeader& theirs) { return !same_call(theirs, first); });
-  if (other == all_calls_.end()) return;
-  throw Error(ErrorCode::Comm, "collective",
-              describe_difference(static_cast<int>(other - all_calls_.begin()), *other, 0, first));
-}
 
 }  // namespace
 

@@ -67,8 +67,8 @@ TEST(JobToken, IsTheVariablesAndIsRefusedIfItCanBeGuessed) {
   EXPECT_EQ(find_token({}), std::nullopt);
   EXPECT_EQ(find_token({{"LOCKSTEP_TOKEN", "of sixteen chars"}}), "of sixteen chars");
   expect_error(ErrorCode::Usage,
-               "[LOCKSTEP_TOKEN] a job's token has 16 ... 256 bytes, so that nobody guesses it, "
-               "found 15",
+               "[LOCKSTEP_TOKEN] a job's token needs 16 to 256 bytes, so that it cannot be "
+               "guessed, found 15",
                [] {
                  find_token({{"LOCKSTEP_TOKEN", "of fifteen char"}});
                });
