@@ -66,7 +66,7 @@ class Mesh {
         if (error.code() != ErrorCode::Timeout) throw;
         throw_if_aborted();
         require(!runtime::has_passed(deadline_), ErrorCode::Timeout, "connect",
-                "rank {} does not reach rank {}, which came but does not answer at {} port {}: it "
+                "rank {} cannot reach rank {}, which came but does not answer at {} port {}: it "
                 "ended, or a firewall is between their hosts",
                 options_.rank, peer, host, port);
       }
