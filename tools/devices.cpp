@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
@@ -13,7 +14,6 @@
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/devices/gpu_list.h"
-#include "tools/devices/gpu_table.h"
 #include "tools/report/host_info.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
@@ -26,23 +26,24 @@ struct DevicesFlags {
   int free = 0;
 };
 
-// "2 devices, cuda:0 and on, on 1 GPU", or the reason for none.
+// "2 logical devices on 1 GPU: cuda:0 to cuda:1", or the reason for none.
 std::string cuda_text(const GpuList& list) {
-  if (!list.cuda_problem.empty()) return "none: " + list.cuda_problem;
-  std::size_t num_gpus = 0;
-  for (const GpuRow& row : list.rows) num_gpus += row.logical_ids.empty() ? 0 : 1;
+  const nlohmann::ordered_json& problem = list.json["cuda_problem"];
+  if (!problem.is_null()) return "none: " + problem.get<std::string>();
+  const std::set<std::size_t> gpus(list.device_rows.begin(), list.device_rows.end());
   const std::size_t count = list.device_rows.size();
   return fmt::format("{} on {}: cuda:0{}", count_text(count, "logical device"),
-                     count_text(num_gpus, "GPU"),
+                     count_text(gpus.size(), "GPU"),
                      count > 1 ? fmt::format(" to cuda:{}", count - 1) : "");
 }
 
-std::string driver_text(const GpuList& list) {
-  const MachineGpus& machine = list.machine;
-  if (!machine.problem.empty()) return machine.problem;
-  const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
-  return fmt::format("{}, for CUDA up to {}; NVML {}", or_dash(machine.driver),
-                     or_dash(machine.newest_cuda), or_dash(machine.nvml));
+std::string driver_text(const nlohmann::ordered_json& machine) {
+  const auto text = [&](const char* key) {
+    return machine[key].is_null() ? "-" : machine[key].get<std::string>();
+  };
+  if (!machine["nvml_problem"].is_null()) return text("nvml_problem");
+  return fmt::format("{}, for CUDA up to {}; NVML {}", text("driver"), text("newest_cuda"),
+                     text("nvml"));
 }
 
 void print_devices(const GpuList& list, std::FILE* out) {
@@ -55,8 +56,8 @@ void print_devices(const GpuList& list, std::FILE* out) {
              runtime::kMaxCpuDevices - 1);
   fmt::print(out, "os     {}\n", host["os"].get<std::string>());
   fmt::print(out, "cuda   {}\n", cuda_text(list));
-  fmt::print(out, "driver {}\n", driver_text(list));
-  const std::string table = gpu_table(list);
+  fmt::print(out, "driver {}\n", driver_text(list.json));
+  const std::string table = gpu_table(list.json);
   if (!table.empty()) fmt::print(out, "\n{}", table);
 }
 
@@ -64,11 +65,12 @@ void print_devices(const GpuList& list, std::FILE* out) {
 void print_free(const GpuList& list, const DevicesFlags& flags) {
   const std::size_t count = require_positive("--free", flags.free);
   const std::vector<std::size_t> ids = pick_devices(list, count);
-  if (!list.cuda_problem.empty()) {
+  const nlohmann::ordered_json& problem = list.json["cuda_problem"];
+  if (!problem.is_null()) {
     fmt::print(
         stderr,
         "lockstep: numbers are for programs with CUDA and CUDA_DEVICE_ORDER=PCI_BUS_ID: {}\n",
-        list.cuda_problem);
+        problem.get<std::string>());
   }
   fmt::print("{}\n", fmt::join(ids, ","));
 }
@@ -80,7 +82,7 @@ void run_devices(const DevicesFlags& flags, const CLI::App& command) {
   print_devices(list, flags.json_path == "-" ? stderr : stdout);
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json{{"schema", "lockstep.devices/1"}, {"host", host_info()}};
-  json.update(gpu_json(list));
+  json.update(list.json);
   write_json(flags.json_path, json);
 }
 

@@ -5,6 +5,7 @@
 // the script, so the command has its process number, its terminal, every signal sent to it and its
 // exit code.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <limits>
@@ -16,6 +17,8 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/processes.h"
 #include "tools/commands.h"
+#include "tools/devices/gpu_list.h"
+#include "tools/report/row_table.h"
 #include "tools/with_devices_script.h"
 
 namespace lockstep::tools {
@@ -30,8 +33,25 @@ struct WithDevicesFlags {
   double max_utilization_percent = 5;
 };
 
+// The UUIDs of the GPUs that CUDA_VISIBLE_DEVICES leaves.
+std::vector<std::string> visible_gpus(std::size_t count) {
+  const nlohmann::ordered_json list = list_gpus().json;
+  const nlohmann::ordered_json& problem = list["nvml_problem"];
+  require(problem.is_null(), ErrorCode::Device, kName, "cannot find out which GPUs are idle: {}",
+          problem.is_null() ? "" : problem.get<std::string>());
+  std::vector<std::string> uuids;
+  for (const nlohmann::ordered_json& gpu : list["gpus"]) {
+    if (gpu["visible"] && !gpu["uuid"].is_null()) uuids.push_back(gpu["uuid"]);
+  }
+  const nlohmann::ordered_json& notes = list["notes"];
+  require(count <= uuids.size(), ErrorCode::Usage, kName, "asks for {}, and there {} {}{}",
+          count_text(count, "GPU"), uuids.size() == 1 ? "is" : "are", uuids.size(),
+          notes.empty() ? "" : "; " + notes[0].get<std::string>());
+  return uuids;
+}
+
 void run_with_devices(const WithDevicesFlags& flags, const CommandLine& job) {
-  require_positive(kName, flags.count);
+  const std::size_t count = require_positive(kName, flags.count);
   if (!std::isinf(flags.timeout_seconds)) require_not_negative("--timeout", flags.timeout_seconds);
   require_not_negative("--max-used-mib", flags.max_used_mib);
   require_not_negative("--max-utilization", flags.max_utilization_percent);
@@ -42,10 +62,11 @@ void run_with_devices(const WithDevicesFlags& flags, const CommandLine& job) {
                     "-c",
                     kWithDevicesScript,
                     "with_devices.sh",
-                    fmt::format("{}", flags.count),
+                    fmt::format("{}", count),
                     fmt::format("{:g}", flags.timeout_seconds),
                     fmt::format("{:.0f}", std::floor(flags.max_used_mib)),
-                    fmt::format("{:.0f}", std::floor(flags.max_utilization_percent))};
+                    fmt::format("{:.0f}", std::floor(flags.max_utilization_percent)),
+                    fmt::format("{}", fmt::join(visible_gpus(count), " "))};
   words.insert(words.end(), job.begin(), job.end());
   become(kName, words);
 }

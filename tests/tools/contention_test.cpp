@@ -1,4 +1,4 @@
-// How the table and the run file say that a row was not measured alone.
+// When a measurement counts as disturbed, and how the table and the run file say so.
 #include "tools/report/contention.h"
 
 #include <gmock/gmock.h>
@@ -9,13 +9,95 @@
 #include <unistd.h>
 
 #include "engine/runtime/logical_device.h"
+#include "tests/support/fake_nvidia_smi/fake_machine.h"
 #include "tests/tools/run_lockstep.h"
+#include "tools/devices/nvidia_smi.h"
 
 namespace lockstep::tools {
 namespace {
 
+using lockstep::testing::fake_uuid;
+using lockstep::testing::FakeMachine;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+constexpr int kStranger = 1 << 30;  // beyond the largest number that Linux gives
+constexpr int kOther = kStranger + 1;
+
+TEST(AreRelatives, AreAncestorsAndDescendants) {
+  EXPECT_TRUE(are_relatives(getpid(), getpid()));
+  EXPECT_TRUE(are_relatives(getppid(), getpid()));
+  EXPECT_FALSE(are_relatives(kStranger, getpid()));
+}
+
+// The verdict after samples between which the processes on GPU 0 change.
+std::optional<bool> verdict_over(const std::vector<std::vector<int>>& pids_of_samples) {
+  FakeMachine machine(2);
+  GpuContentionProbe probe({fake_uuid(0)});
+  for (const std::vector<int>& pids : pids_of_samples) {
+    machine.set_processes(0, pids);
+    probe.sample();
+  }
+  return probe.verdict();
+}
+
+TEST(GpuContentionProbe, IsFalseWhileOnlyThisJobUsesTheGpu) {
+  EXPECT_EQ(verdict_over({{}, {getpid()}}), false);
+  EXPECT_EQ(verdict_over({{getppid()}, {getpid(), getppid()}}), false);
+}
+
+TEST(GpuContentionProbe, IsTrueWhenAStrangerUsesItInAnySample) {
+  EXPECT_EQ(verdict_over({{getpid()}, {getpid(), kStranger}}), true);
+  EXPECT_EQ(verdict_over({{kStranger}, {getpid()}}), true);
+}
+
+TEST(GpuContentionProbe, LooksAtItsOwnGpusOnly) {
+  FakeMachine machine(2);
+  machine.set_processes(0, {getpid()});
+  machine.set_processes(1, {kStranger});
+  GpuContentionProbe first({fake_uuid(0)});
+  first.sample();
+  EXPECT_EQ(first.verdict(), false);
+  GpuContentionProbe both({fake_uuid(0), fake_uuid(1)});
+  both.sample();
+  EXPECT_EQ(both.verdict(), true);
+}
+
+// In a container nvidia-smi gives other numbers than the kernel gives this process.
+TEST(GpuContentionProbe, OneProcessAloneIsThisOneByWhateverNumber) {
+  EXPECT_EQ(verdict_over({{}, {kStranger}}), false);
+}
+
+TEST(GpuContentionProbe, CannotTellAmongNumbersOfAnotherNamespace) {
+  EXPECT_EQ(verdict_over({{}, {kStranger, kOther}}), std::nullopt);
+  EXPECT_EQ(verdict_over({{kOther}, {kStranger}}), std::nullopt);
+}
+
+TEST(GpuContentionProbe, CannotTellWhereNotEvenThisProcessIsListed) {
+  EXPECT_EQ(verdict_over({{}, {}}), std::nullopt);
+  EXPECT_EQ(verdict_over({}), std::nullopt) << "without a sample";
+}
+
+TEST(GpuContentionProbe, CannotTellWithoutNvidiaSmiOrItsList) {
+  FakeMachine machine(1);
+  machine.gpu(0).erase("processes");
+  machine.publish();
+  const auto verdict_of = [](const std::string& uuid) {
+    GpuContentionProbe probe({uuid});
+    probe.sample();
+    return probe.verdict();
+  };
+  EXPECT_EQ(verdict_of(fake_uuid(0)), std::nullopt);
+  EXPECT_EQ(verdict_of("GPU-unknown"), std::nullopt);
+  FakeMachine::hide_nvidia_smi();
+  EXPECT_EQ(verdict_of(fake_uuid(0)), std::nullopt);
+}
+
+TEST(GpuContentionProbe, WithoutGpusThereIsNothingToContendFor) {
+  GpuContentionProbe probe({});
+  probe.sample();
+  EXPECT_EQ(probe.verdict(), false);
+}
 
 RunRow row_with(std::optional<bool> contended) {
   RunRow row;

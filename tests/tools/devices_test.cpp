@@ -13,12 +13,11 @@
 #include "tests/tools/formats_doc.h"
 #include "tests/tools/run_lockstep.h"
 #include "tools/devices/gpu_list.h"
-#include "tools/devices/gpu_table.h"
+#include "tools/devices/nvidia_smi.h"
 
 namespace lockstep::tools {
 namespace {
 
-using lockstep::testing::Arguments;
 using lockstep::testing::fake_uuid;
 using lockstep::testing::FakeMachine;
 using lockstep::testing::Outcome;
@@ -29,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-using Visibility = GpuRow::Visibility;
+using Json = nlohmann::ordered_json;
 
 // CUDA sees these GPUs of the fake machine, in this order, one logical device on each.
 CudaView cuda_of(const std::vector<std::size_t>& gpus) {
@@ -47,85 +46,137 @@ CudaView cuda_of(const std::vector<std::size_t>& gpus) {
 }
 
 GpuList list(const CudaView& cuda, const std::optional<std::string>& visible = std::nullopt) {
-  return list_gpus(read_machine(), cuda, visible);
+  return list_gpus(read_nvidia_smi(), cuda, visible);
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
+std::vector<std::string> notes_of(const GpuList& list) {
+  return list.json["notes"];
 }
 
-TEST(ListGpus, LogicalDevicesAreFoundByUuidWhateverCudasOrder) {
+// --- nvidia-smi may tell everything, or little, or be missing ---
+
+TEST(NvidiaSmi, AValueThatItDoesNotGiveIsNullAndTheOthersAreThere) {
+  FakeMachine machine(1);
+  for (const char* key : {"memory", "power.draw", "processes", "pci.bus_id"}) {
+    machine.gpu(0).erase(key);
+  }
+  machine.publish();
+  const Json gpu = read_nvidia_smi()["gpus"][0];
+  for (const char* key : {"memory_free_bytes", "power_watts", "processes", "pci_bus_id"}) {
+    EXPECT_TRUE(gpu[key].is_null()) << key;
+  }
+  EXPECT_EQ(gpu["temperature_celsius"], 30);
+  EXPECT_EQ(gpu["power_limit_watts"], 700);
+}
+
+TEST(NvidiaSmi, WithoutItsAnswerTheReasonIsGiven) {
+  FakeMachine machine(1);
+  const auto problem_of = [&](int exit_code, const char* says) {
+    machine.description["fails"] = {{"exit_code", exit_code}, {"says", says}};
+    machine.publish();
+    return read_nvidia_smi()["nvml_problem"];
+  };
+  EXPECT_EQ(problem_of(9, "NVIDIA-SMI has failed"), "nvidia-smi says 'NVIDIA-SMI has failed'");
+  EXPECT_EQ(problem_of(124, ""), "nvidia-smi did not answer within 10 s");
+}
+
+// --- CUDA_VISIBLE_DEVICES as CUDA reads it ---
+
+VisibleGpus read_visible(const std::optional<std::string>& text) {
+  return read_visible_devices(text, {{{"uuid", "GPU-aa00"}},
+                                     {{"uuid", "GPU-ab11"}, {"slices", {"MIG-77", "MIG-78"}}},
+                                     {{"uuid", "GPU-bb22"}}});
+}
+
+TEST(ReadVisibleDevices, TakesNumbersAndBeginningsOfUuidsInTheirOrder) {
+  EXPECT_THAT(read_visible(std::nullopt).gpus, ElementsAre(0, 1, 2));
+  EXPECT_THAT(read_visible("").gpus, IsEmpty());
+  EXPECT_EQ(read_visible("").problem, "");
+  EXPECT_THAT(read_visible("2, 0").gpus, ElementsAre(2, 0));
+  EXPECT_THAT(read_visible("GPU-bb,GPU-aa00").gpus, ElementsAre(2, 0));
+  EXPECT_EQ(read_visible("GPU-bb,GPU-aa00").problem, "");
+}
+
+TEST(ReadVisibleDevices, TheFirstEntryThatNamesNoGpuHidesTheRest) {
+  const VisibleGpus beyond = read_visible("1,3,0");
+  EXPECT_THAT(beyond.gpus, ElementsAre(1));
+  EXPECT_EQ(beyond.problem, "there is no GPU '3': CUDA ignores it and what follows");
+  EXPECT_THAT(read_visible("0,,1").gpus, ElementsAre(0));
+  for (const std::string word : {"-1", "none", "GPU-c", "MIG-12"}) {
+    EXPECT_THAT(read_visible(word).gpus, IsEmpty());
+    EXPECT_THAT(read_visible(word).problem, HasSubstr("there is no GPU '" + word + "'"));
+  }
+  const VisibleGpus several = read_visible("GPU-b,GPU-a");
+  EXPECT_THAT(several.gpus, ElementsAre(2));
+  EXPECT_THAT(several.problem, HasSubstr("several GPUs have the UUID 'GPU-a'"));
+}
+
+TEST(ReadVisibleDevices, ASliceMakesItsGpuVisibleAndHidesTheRest) {
+  const VisibleGpus by_uuid = read_visible("MIG-78,0");
+  EXPECT_THAT(by_uuid.gpus, ElementsAre(1));
+  EXPECT_THAT(by_uuid.problem, HasSubstr("'MIG-78' is a slice of GPU 1"));
+  EXPECT_THAT(read_visible("MIG-GPU-bb22/1/0").gpus, ElementsAre(2));
+}
+
+TEST(ReadVisibleDevices, AGpuThatStandsTwiceHidesAll) {
+  EXPECT_THAT(read_visible("1,GPU-ab").gpus, IsEmpty());
+  EXPECT_THAT(read_visible("1,GPU-ab").problem, HasSubstr("GPU 1 is listed twice"));
+}
+
+// --- the list of both ---
+
+TEST(ListGpus, LogicalDevicesAreFoundByUuidOrBusIdWhateverCudasOrder) {
   const FakeMachine machine(3);
-  const GpuList gpus = list(cuda_of({2, 0, 1}));
-  EXPECT_THAT(gpus.device_rows, ElementsAre(2, 0, 1));
-  EXPECT_THAT(gpus.rows[2].logical_ids, ElementsAre(0));
-  EXPECT_THAT(gpus.notes, IsEmpty());
-}
-
-TEST(ListGpus, ByBusIdWhereTheUuidDiffers) {
-  const FakeMachine machine(2);
-  CudaView cuda = cuda_of({0});
-  cuda.gpus[0].uuid = "GPU-another";
-  cuda.gpus[0].pci_bus_id = "0000:11:00.0";
+  CudaView cuda = cuda_of({2, 0, 1});
+  cuda.gpus[2].uuid = "GPU-another";
+  cuda.gpus[2].pci_bus_id = "0000:11:00.0";
   const GpuList gpus = list(cuda);
-  EXPECT_THAT(gpus.device_rows, ElementsAre(1));
+  EXPECT_THAT(gpus.device_rows, ElementsAre(2, 0, 1));
+  EXPECT_EQ(gpus.json["gpus"][2]["devices"], Json({"cuda:0"}));
+  EXPECT_THAT(notes_of(gpus), IsEmpty());
 }
 
 TEST(ListGpus, SeveralLogicalDevicesMayShareAGpu) {
   const FakeMachine machine(2);
   CudaView cuda = cuda_of({0, 1});
-  cuda.logical_gpus = {0, 0, 0, 1};
-  const GpuList gpus = list(cuda);
-  EXPECT_THAT(gpus.rows[0].logical_ids, ElementsAre(0, 1, 2));
-  EXPECT_THAT(gpu_table(gpus), HasSubstr("  0  cuda:0-2  NVIDIA H200"));
-  EXPECT_THAT(gpu_table(gpus), HasSubstr("  1  cuda:3    NVIDIA H200"));
+  cuda.logical_gpus = {0, 0, 1};
+  const std::string table = gpu_table(list(cuda).json);
+  EXPECT_THAT(table, HasSubstr("  0  cuda:0,1  NVIDIA H200"));
+  EXPECT_THAT(table, HasSubstr("  1  cuda:2    NVIDIA H200"));
 }
 
 TEST(ListGpus, SaysWhatCudaVisibleDevicesHides) {
   const FakeMachine machine(4);
   const GpuList gpus = list(cuda_of({1}), "1,9,2");
-  EXPECT_EQ(gpus.rows[0].visibility, Visibility::hidden);
-  EXPECT_EQ(gpus.rows[1].visibility, Visibility::visible);
-  EXPECT_THAT(gpus.notes,
+  EXPECT_EQ(gpus.json["gpus"][0]["visible"], false);
+  EXPECT_EQ(gpus.json["gpus"][1]["visible"], true);
+  EXPECT_THAT(notes_of(gpus),
               ElementsAre("hidden by CUDA_VISIBLE_DEVICES=1,9,2: GPU 0, GPU 2, GPU 3",
-                          "CUDA_VISIBLE_DEVICES: there is no GPU 9: CUDA ignores it and what "
+                          "CUDA_VISIBLE_DEVICES: there is no GPU '9': CUDA ignores it and what "
                           "follows"));
 }
 
 TEST(ListGpus, ABuildWithoutCudaReadsTheVariableItself) {
-  const FakeMachine machine(3);
-  const GpuList gpus = list(cuda_of({}), "2,0");
-  EXPECT_THAT(gpus.device_rows, ElementsAre(2, 0));
-  EXPECT_THAT(gpus.rows[2].logical_ids, IsEmpty()) << "this build cannot use it";
-  EXPECT_EQ(gpus.rows[1].visibility, Visibility::hidden);
-}
-
-TEST(ListGpus, ASliceInTheVariableShowsItsGpu) {
-  FakeMachine machine(2);
+  FakeMachine machine(3);
   machine.gpu(1)["slices"] = {"MIG-11aa", "MIG-22bb"};
   machine.publish();
-  const GpuList gpus = list(cuda_of({}), "MIG-22bb");
-  EXPECT_EQ(gpus.rows[0].visibility, Visibility::hidden);
-  EXPECT_EQ(gpus.rows[1].visibility, Visibility::visible);
-  EXPECT_THAT(gpus.notes, ElementsAre("hidden by CUDA_VISIBLE_DEVICES=MIG-22bb: GPU 0",
-                                      HasSubstr("'MIG-22bb' is a slice of GPU 1")));
+  const GpuList gpus = list(cuda_of({}), "2,0");
+  EXPECT_THAT(gpus.device_rows, ElementsAre(2, 0));
+  EXPECT_THAT(gpus.json["gpus"][2]["devices"], IsEmpty()) << "this build cannot use it";
+  EXPECT_EQ(gpus.json["gpus"][1]["visible"], false);
+  EXPECT_THAT(notes_of(list(cuda_of({}), "MIG-22bb")),
+              ElementsAre("hidden by CUDA_VISIBLE_DEVICES=MIG-22bb: GPU 0, GPU 2",
+                          HasSubstr("'MIG-22bb' is a slice of GPU 1")));
 }
 
 TEST(ListGpus, WithoutNvidiaSmiShowsWhatCudaTells) {
   const FakeMachine machine(2);
   FakeMachine::hide_nvidia_smi();
-  CudaView cuda = cuda_of({0, 1});
-  cuda.peer_access = {{true, true}, {false, true}};
-  const GpuList gpus = list(cuda);
-  EXPECT_THAT(gpus.machine.problem, HasSubstr("no nvidia-smi"));
-  ASSERT_EQ(gpus.rows.size(), 2u);
-  const std::string table = gpu_table(gpus);
+  const GpuList gpus = list(cuda_of({0, 1}));
+  EXPECT_THAT(gpus.json["nvml_problem"].get<std::string>(), HasSubstr("no nvidia-smi in PATH"));
+  const std::string table = gpu_table(gpus.json);
   EXPECT_THAT(table, HasSubstr("  0  cuda:0  NVIDIA H200      0.0         -         -"));
   EXPECT_THAT(table, HasSubstr("processes unknown: GPU 0, 1"));
-  EXPECT_THAT(table, HasSubstr("GPU 0  X      - peer\nGPU 1  -      X\n"));
 }
 
 TEST(GpuTable, AGoldenTableOfTwoGpus) {
@@ -134,7 +185,7 @@ TEST(GpuTable, AGoldenTableOfTwoGpus) {
   machine.description["reads"][1][0] = "NS";
   machine.publish();
   EXPECT_EQ(
-      gpu_table(list(cuda_of({0, 1}))),
+      gpu_table(list(cuda_of({0, 1})).json),
       R"(GPU  device  name         compute  used MiB  free MiB  total MiB  util  temp       power
   0  cuda:0  NVIDIA H200      9.0         0     15872      16384   1 %  30 C  75 / 700 W
   1  cuda:1  NVIDIA H200      9.0      1024     14848      16384   2 %  31 C           -
@@ -152,7 +203,7 @@ peer  the row's GPU reads the column's memory itself; without it copies go throu
 TEST(GpuTable, NamesProcessesWithUserAndMemory) {
   FakeMachine machine(1);
   machine.set_processes(0, {getpid(), 1 << 30});
-  const std::string table = gpu_table(list(cuda_of({0})));
+  const std::string table = gpu_table(list(cuda_of({0})).json);
   EXPECT_THAT(table, HasSubstr("used MiB  process\n"));
   EXPECT_THAT(table, HasSubstr("devices_tests"));
   EXPECT_THAT(table, HasSubstr("1073741824  -         1024  (not seen from here)"));
@@ -161,19 +212,15 @@ TEST(GpuTable, NamesProcessesWithUserAndMemory) {
 
 TEST(GpuTable, EightGpusFitIntoALine) {
   const FakeMachine machine(8);
-  const std::string table = gpu_table(list(cuda_of({0, 1, 2, 3, 4, 5, 6, 7})));
-  for (const std::string& line : lines_of(table)) EXPECT_LE(line.size(), 110u) << line;
+  std::istringstream lines(gpu_table(list(cuda_of({0, 1, 2, 3, 4, 5, 6, 7})).json));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 110u) << line;
 }
 
-TEST(PickDevices, AreThoseWithTheMostFreeMemory) {
+TEST(PickDevices, AreThoseWithTheMostFreeMemoryAndSmallIdsAmongEquals) {
   FakeMachine machine(4);
   machine.gpu(0)["memory"]["used"] = 9000000000;
   machine.publish();
   EXPECT_THAT(pick_devices(list(cuda_of({3, 2, 1, 0})), 2), ElementsAre(2, 1));
-}
-
-TEST(PickDevices, SmallerIdsComeFirstAmongEquals) {
-  const FakeMachine machine(1);
   CudaView cuda = cuda_of({0});
   cuda.logical_gpus = {0, 0, 0};
   EXPECT_THAT(pick_devices(list(cuda), 2), ElementsAre(0, 1));
@@ -197,9 +244,13 @@ TEST(PickDevices, AValueThatIsNotToldIsAnError) {
                                   [&] { pick_devices(gpus, 1); });
 }
 
+// --- the command ---
+
 TEST(Devices, ListsTheMachineAndWritesItAsJson) {
   FakeMachine machine(2);
   machine.set_processes(0, {getpid()});
+  machine.gpu(1)["slices"] = {"MIG-11aa"};
+  machine.publish();
   const Outcome outcome = run_lockstep(words("devices --json -"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("cpu:0 to cpu:63"));
@@ -211,9 +262,12 @@ TEST(Devices, ListsTheMachineAndWritesItAsJson) {
   const nlohmann::json& gpu = json["gpus"][0];
   EXPECT_EQ(gpu["name"], "NVIDIA H200");
   EXPECT_EQ(gpu["uuid"], fake_uuid(0));
+  EXPECT_EQ(gpu["pci_bus_id"], "00000000:10:00.0");
   EXPECT_EQ(gpu["compute_capability"], "9.0");
   EXPECT_EQ(gpu["memory_total_bytes"], std::size_t{16} << 30);
+  EXPECT_EQ(gpu["utilization_percent"], 1);
   EXPECT_EQ(gpu["processes"][0]["pid"], getpid());
+  EXPECT_THAT(gpu["processes"][0]["command"].get<std::string>(), HasSubstr("devices_tests"));
   EXPECT_EQ(json["links"][0]["nvlinks"], 18);
   EXPECT_EQ(json["links"][0]["peer_access"], true);
   lockstep::testing::Fields fields;
@@ -230,29 +284,18 @@ TEST(Devices, WithoutNvidiaSmiSaysSoAndSucceeds) {
 }
 
 // The variable means other GPUs to a CUDA that sees this machine's own.
-class DevicesWithoutCuda : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!runtime::physical_gpus().empty()) GTEST_SKIP() << "this machine has GPUs of its own";
-  }
-};
-
-TEST_F(DevicesWithoutCuda, ShowWhatIsThereAndWhyItCannotBeUsed) {
+TEST(Devices, WithoutCudaShowsWhatIsThereAndWhyItCannotBeUsed) {
+  if (!runtime::physical_gpus().empty()) GTEST_SKIP() << "this machine has GPUs of its own";
   const FakeMachine machine(2);
+  const Outcome free = run_lockstep(words("devices --free 2"));
+  EXPECT_EQ(free.out, "0,1\n");
+  EXPECT_THAT(free.err, HasSubstr("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
   ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
   const Outcome outcome = run_lockstep({"devices"});
   lockstep::testing::expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("cuda   none: " + runtime::no_gpu_reason()));
   EXPECT_THAT(outcome.out, HasSubstr("  1  -       NVIDIA H200"));
   EXPECT_THAT(outcome.out, HasSubstr("hidden by CUDA_VISIBLE_DEVICES=1: GPU 0"));
-}
-
-TEST_F(DevicesWithoutCuda, FreePrintsIdsAloneAndSaysWhatTheyCount) {
-  const FakeMachine machine(3);
-  const Outcome outcome = run_lockstep(words("devices --free 2"));
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, "0,1\n");
-  EXPECT_THAT(outcome.err, HasSubstr("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
 }
 
 TEST(Devices, RejectsWordsThatItDoesNotTake) {

@@ -2,243 +2,333 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <string_view>
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/devices/nvidia_smi.h"
 
 namespace lockstep::tools {
 namespace {
 
-constexpr const char* kRest = "CUDA ignores it and what follows";
+using Json = nlohmann::ordered_json;
 
-// The GPU that an entry names, or the reason why it names none.
-struct Named {
-  std::optional<std::size_t> gpu;
-  std::string problem;
-};
-
-Named find_by_uuid(std::string_view entry, const std::vector<GpuUuids>& uuids) {
-  Named named;
-  for (std::size_t i = 0; i < uuids.size(); ++i) {
-    if (!uuids[i].gpu.starts_with(entry)) continue;
-    if (named.gpu)
-      return {std::nullopt, fmt::format("'{}' matches several GPUs: {}", entry, kRest)};
-    named.gpu = i;
-  }
-  if (!named.gpu) named.problem = fmt::format("no GPU has the UUID '{}': {}", entry, kRest);
-  return named;
+std::string text_or(const Json& value, const char* missing) {
+  return value.is_string() ? value.get<std::string>() : missing;
 }
 
-Named find_by_slice(std::string_view entry, const std::vector<GpuUuids>& uuids) {
-  for (std::size_t i = 0; i < uuids.size(); ++i) {
-    const bool is_its = entry.starts_with("MIG-" + uuids[i].gpu + "/") ||
-                        std::ranges::any_of(uuids[i].slices, [&](const std::string& slice) {
-                          return slice.starts_with(entry);
-                        });
-    if (is_its) {
-      return {i, fmt::format("'{}' is a slice of GPU {}: a program sees only this slice, and the "
-                             "table shows the whole GPU",
-                             entry, i)};
-    }
-  }
-  return {std::nullopt, fmt::format("no GPU has the MIG slice '{}': {}", entry, kRest)};
+bool is_slice(std::string_view entry) {
+  return entry.starts_with("MIG-");
 }
 
-Named find(std::string_view entry, const std::vector<GpuUuids>& uuids) {
-  if (entry.starts_with("GPU-")) return find_by_uuid(entry, uuids);
-  if (entry.starts_with("MIG-")) return find_by_slice(entry, uuids);
+bool names(std::string_view entry, const Json& gpu, std::size_t number) {
+  const std::string uuid = text_or(gpu["uuid"], "");
+  if (entry.starts_with("GPU-")) return uuid.starts_with(entry);
+  if (is_slice(entry)) {
+    const Json slices = gpu.value("slices", Json::array());
+    return entry.starts_with("MIG-" + uuid + "/") ||
+           std::ranges::any_of(slices, [&](const Json& slice) {
+             return slice.get<std::string>().starts_with(entry);
+           });
+  }
   // CUDA reads as many digits as there are, so that "1x" is 1.
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
-  if (error != std::errc{}) {
-    return {std::nullopt, fmt::format("there is no GPU number '{}': {}", entry, kRest)};
-  }
-  if (number >= uuids.size()) {
-    return {std::nullopt, fmt::format("there is no GPU {}: {}", entry, kRest)};
-  }
-  return {number, {}};
+  std::size_t found = 0;
+  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), found);
+  return error == std::errc{} && found == number;
 }
 
 }  // namespace
 
-VisibleGpus read_visible_devices(const std::optional<std::string>& text,
-                                 const std::vector<GpuUuids>& uuids) {
+VisibleGpus read_visible_devices(const std::optional<std::string>& text, const Json& gpus) {
   VisibleGpus visible;
   if (!text) {
-    for (std::size_t i = 0; i < uuids.size(); ++i) visible.gpus.push_back(i);
+    visible.gpus.resize(gpus.size());
+    std::iota(visible.gpus.begin(), visible.gpus.end(), std::size_t{0});
     return visible;
   }
   for (const std::string& entry : split_line(*text, ',')) {
-    const Named named = find(entry, uuids);
-    if (!named.problem.empty()) {
-      visible.problems.push_back(named.problem);
-      if (named.gpu && visible.gpus.empty()) visible.gpus.push_back(*named.gpu);
+    std::vector<std::size_t> named;
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      if (names(entry, gpus[i], i)) named.push_back(i);
+    }
+    if (named.size() != 1) {
+      visible.problem =
+          fmt::format("{} '{}': CUDA ignores it and what follows",
+                      named.empty() ? "there is no GPU" : "several GPUs have the UUID", entry);
       return visible;
     }
-    if (std::find(visible.gpus.begin(), visible.gpus.end(), *named.gpu) != visible.gpus.end()) {
-      return {{}, {fmt::format("GPU {} is listed twice, so CUDA shows none", *named.gpu)}};
+    if (is_slice(entry)) {
+      visible.problem = fmt::format(
+          "'{}' is a slice of GPU {}: a program sees only this slice, and the table "
+          "shows the whole GPU",
+          entry, named[0]);
+      if (visible.gpus.empty()) visible.gpus = named;
+      return visible;
     }
-    visible.gpus.push_back(*named.gpu);
+    if (std::ranges::find(visible.gpus, named[0]) != visible.gpus.end()) {
+      return {{}, fmt::format("GPU {} is listed twice, so CUDA shows none", named[0])};
+    }
+    visible.gpus.push_back(named[0]);
   }
   return visible;
 }
 
 namespace {
 
-constexpr std::size_t kNoRow = static_cast<std::size_t>(-1);
-
-// "00000000:3B:00.0" (nvidia-smi) and "0000:3b:00.0" (CUDA) alike as "3b:00.0" behind a domain
-// number.
-std::string normal_bus_id(const std::string& id) {
-  const std::size_t colon = id.find(':');
-  if (colon == std::string::npos) return {};
-  const unsigned long domain = std::strtoul(id.c_str(), nullptr, 16);
-  std::string rest = id.substr(colon);
-  std::transform(rest.begin(), rest.end(), rest.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return fmt::format("{:x}{}", domain, rest);
+// "00000000:3B:00.0" (nvidia-smi) and "0000:3b:00.0" (CUDA) are the same.
+bool is_same_bus_id(const std::string& longer, const std::string& shorter) {
+  return !shorter.empty() && longer.size() >= shorter.size() &&
+         strcasecmp(longer.c_str() + longer.size() - shorter.size(), shorter.c_str()) == 0;
 }
 
-std::size_t find_row(const std::vector<GpuRow>& rows, const runtime::PhysicalGpu& gpu) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const GpuStatus& status = rows[i].status;
-    const std::string bus_id = normal_bus_id(status.pci_bus_id);
-    if (!gpu.uuid.empty() && status.uuid == gpu.uuid) return i;
-    if (!bus_id.empty() && bus_id == normal_bus_id(gpu.pci_bus_id)) return i;
-  }
-  return kNoRow;
+// The number of rows if none is this GPU.
+std::size_t find_row(const Json& rows, const runtime::PhysicalGpu& gpu) {
+  const auto found = std::ranges::find_if(rows, [&](const Json& row) {
+    return (!gpu.uuid.empty() && row["uuid"] == gpu.uuid) ||
+           is_same_bus_id(text_or(row["pci_bus_id"], ""), gpu.pci_bus_id);
+  });
+  return static_cast<std::size_t>(found - rows.begin());
 }
 
-// Fills a row with CUDA's facts about a GPU that nvidia-smi does not list.
-GpuRow row_of(const runtime::PhysicalGpu& gpu, std::size_t index) {
-  GpuRow row;
-  row.status.index = index;
-  row.status.name = gpu.name;
-  row.status.uuid = gpu.uuid;
-  row.status.pci_bus_id = gpu.pci_bus_id;
-  row.status.compute_capability = fmt::format("{}.{}", gpu.major, gpu.minor);
+// CUDA's facts about a GPU that nvidia-smi does not list.
+Json row_of(const runtime::PhysicalGpu& gpu, std::size_t index) {
+  Json row = unknown_gpu(index);
+  row["name"] = gpu.name;
+  row["uuid"] = gpu.uuid;
+  row["pci_bus_id"] = gpu.pci_bus_id;
+  row["compute_capability"] = fmt::format("{}.{}", gpu.major, gpu.minor);
   return row;
 }
 
-// Adds CUDA's GPUs and logical devices to the rows; rows that CUDA does not see are hidden.
 void add_cuda(const CudaView& cuda, GpuList& list) {
-  for (GpuRow& row : list.rows) row.visibility = GpuRow::Visibility::hidden;
+  Json& rows = list.json["gpus"];
   std::vector<std::size_t> row_of_gpu;
   for (const runtime::PhysicalGpu& gpu : cuda.gpus) {
-    std::size_t row = find_row(list.rows, gpu);
-    if (row == kNoRow) {
-      row = list.rows.size();
-      list.rows.push_back(row_of(gpu, row));
-    }
-    list.rows[row].visibility = GpuRow::Visibility::visible;
+    const std::size_t row = find_row(rows, gpu);
+    if (row == rows.size()) rows.push_back(row_of(gpu, row));
+    rows[row]["visible"] = true;
     row_of_gpu.push_back(row);
   }
   for (std::size_t id = 0; id < cuda.logical_gpus.size(); ++id) {
-    const std::size_t row = row_of_gpu[static_cast<std::size_t>(cuda.logical_gpus[id])];
-    list.rows[row].logical_ids.push_back(static_cast<int>(id));
-    list.device_rows.push_back(row);
-  }
-  // For GPUs that nvidia-smi does not know, CUDA still says which reach each other.
-  list.machine.links.resize(list.rows.size());
-  for (auto& line : list.machine.links) line.resize(list.rows.size());
-  for (std::size_t a = 0; a < cuda.peer_access.size(); ++a) {
-    for (std::size_t b = 0; b < cuda.peer_access[a].size(); ++b) {
-      std::optional<bool>& access = list.machine.links[row_of_gpu[a]][row_of_gpu[b]].peer_access;
-      if (!access) access = cuda.peer_access[a][b];
-    }
+    list.device_rows.push_back(row_of_gpu[static_cast<std::size_t>(cuda.logical_gpus[id])]);
+    rows[list.device_rows.back()]["devices"].push_back(fmt::format("cuda:{}", id));
   }
 }
 
-void add_hidden_note(GpuList& list) {
+void add_hidden_note(Json& list) {
   std::vector<std::string> hidden;
-  for (const GpuRow& row : list.rows) {
-    if (row.visibility == GpuRow::Visibility::visible) continue;
-    hidden.push_back(fmt::format("GPU {}", row.status.index));
+  for (const Json& row : list["gpus"]) {
+    if (!row["visible"]) hidden.push_back(fmt::format("GPU {}", row["gpu"].dump()));
   }
   if (hidden.empty()) return;
-  list.notes.push_back(list.visible_devices
-                           ? fmt::format("hidden by CUDA_VISIBLE_DEVICES={}: {}",
-                                         *list.visible_devices, fmt::join(hidden, ", "))
-                           : fmt::format("not seen by CUDA: {}", fmt::join(hidden, ", ")));
+  const Json& variable = list["cuda_visible_devices"];
+  list["notes"].push_back(fmt::format(
+      "{}: {}",
+      variable.is_null() ? "not seen by CUDA"
+                         : "hidden by CUDA_VISIBLE_DEVICES=" + variable.get<std::string>(),
+      fmt::join(hidden, ", ")));
+}
+
+Json or_null(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
 }
 
 }  // namespace
 
-CudaView read_cuda() {
-  CudaView view;
-  view.gpus = runtime::physical_gpus();
-  view.problem = runtime::no_gpu_reason();
-  view.logical_gpus = runtime::logical_gpus();
-  for (const runtime::PhysicalGpu& from : view.gpus) {
-    std::vector<bool>& line = view.peer_access.emplace_back();
-    for (const runtime::PhysicalGpu& to : view.gpus) {
-      line.push_back(runtime::has_peer_access(from.ordinal, to.ordinal));
-    }
-  }
-  return view;
-}
-
-GpuList list_gpus(const MachineGpus& machine, const CudaView& cuda,
+GpuList list_gpus(const Json& machine, const CudaView& cuda,
                   const std::optional<std::string>& visible_devices) {
-  GpuList list;
-  list.machine = machine;
-  list.cuda_problem = cuda.problem;
-  list.visible_devices = visible_devices;
-  std::vector<GpuUuids> uuids;
-  for (const GpuStatus& gpu : machine.gpus) {
-    list.rows.push_back({gpu, {}, GpuRow::Visibility::hidden});
-    uuids.push_back({gpu.uuid, gpu.slices});
-  }
-  const VisibleGpus visible = read_visible_devices(visible_devices, uuids);
+  GpuList list{machine, {}};
+  list.json["cuda_problem"] = or_null(cuda.problem);
+  list.json["cuda_visible_devices"] = visible_devices ? Json(*visible_devices) : Json();
+  list.json["notes"] = Json::array();
+  const VisibleGpus visible = read_visible_devices(visible_devices, machine["gpus"]);
   if (cuda.gpus.empty()) {
-    for (const std::size_t row : visible.gpus) {
-      list.rows[row].visibility = GpuRow::Visibility::visible;
-    }
+    for (const std::size_t row : visible.gpus) list.json["gpus"][row]["visible"] = true;
     list.device_rows = visible.gpus;
   } else {
     add_cuda(cuda, list);
   }
-  add_hidden_note(list);
-  if (machine.problem.empty()) {
-    for (const std::string& problem : visible.problems) {
-      list.notes.push_back("CUDA_VISIBLE_DEVICES: " + problem);
-    }
+  add_hidden_note(list.json);
+  if (machine["nvml_problem"].is_null() && !visible.problem.empty()) {
+    list.json["notes"].push_back("CUDA_VISIBLE_DEVICES: " + visible.problem);
   }
   return list;
 }
 
 GpuList list_gpus() {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return list_gpus(read_machine(), read_cuda(),
+  return list_gpus(read_nvidia_smi(),
+                   {runtime::physical_gpus(), runtime::no_gpu_reason(), runtime::logical_gpus()},
                    visible ? std::optional<std::string>(visible) : std::nullopt);
 }
 
 std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count) {
-  const std::string& problem = list.machine.problem;
-  require(problem.empty(), ErrorCode::Device, "--free", "{}", problem);
+  const Json& problem = list.json["nvml_problem"];
+  require(problem.is_null(), ErrorCode::Device, "--free", "{}", text_or(problem, ""));
+  const Json& notes = list.json["notes"];
   require(count <= list.device_rows.size(), ErrorCode::Usage, "--free",
           "asks for {} devices, and there {} {}{}", count,
           list.device_rows.size() == 1 ? "is" : "are", list.device_rows.size(),
-          list.notes.empty() ? "" : "; " + list.notes.front());
-  for (const std::size_t row : list.device_rows) {
-    const GpuStatus& gpu = list.rows[row].status;
-    require(gpu.memory.has_value(), ErrorCode::Device, "--free",
-            "GPU {} does not report its free memory", gpu.index);
-  }
+          notes.empty() ? "" : "; " + notes[0].get<std::string>());
+  const auto free_bytes = [&](std::size_t id) -> const Json& {
+    return list.json["gpus"][list.device_rows[id]]["memory_free_bytes"];
+  };
   std::vector<std::size_t> ids(list.device_rows.size());
   std::iota(ids.begin(), ids.end(), std::size_t{0});
-  std::ranges::stable_sort(ids, std::greater<>(), [&](std::size_t id) {
-    return list.rows[list.device_rows[id]].status.memory->free_bytes;
-  });
+  for (const std::size_t id : ids) {
+    require(!free_bytes(id).is_null(), ErrorCode::Device, "--free",
+            "GPU {} does not report its free memory", list.device_rows[id]);
+  }
+  std::ranges::stable_sort(ids, std::greater<>(),
+                           [&](std::size_t id) { return free_bytes(id).get<std::size_t>(); });
   ids.resize(count);
   return ids;
+}
+
+// --- the table ---
+
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+// Lines without trailing spaces, whose columns are as wide as their widest cell. aligned: a letter
+// per column, l or r.
+std::string text_table(const std::string& aligned, const Rows& rows) {
+  std::vector<std::size_t> widths(aligned.size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += aligned[i] == 'l' ? fmt::format("{:<{}}", row[i], widths[i])
+                                : fmt::format("{:>{}}", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string mib(const Json& bytes) {
+  return bytes.is_null() ? "-" : std::to_string(bytes.get<std::size_t>() >> 20);
+}
+
+std::string with_unit(const Json& value, const char* unit) {
+  return value.is_null() ? "-" : fmt::format("{:.0f} {}", value.get<double>(), unit);
+}
+
+std::string power(const Json& gpu) {
+  const std::string limit = with_unit(gpu["power_limit_watts"], "W");
+  if (gpu["power_watts"].is_null() || limit == "-") return with_unit(gpu["power_watts"], "W");
+  return fmt::format("{:.0f} / {}", gpu["power_watts"].get<double>(), limit);
+}
+
+// "cuda:3", "cuda:0,2"; "hidden", or "-" if this program uses no GPU.
+std::string device_names(const Json& gpu) {
+  if (!gpu["visible"]) return "hidden";
+  std::string names;
+  for (const Json& device : gpu["devices"]) {
+    const std::string name = device;
+    names += names.empty() ? name : "," + name.substr(name.find(':') + 1);
+  }
+  return names.empty() ? "-" : names;
+}
+
+std::string gpus_text(const Json& gpus) {
+  Rows table{{"GPU", "device", "name", "compute", "used MiB", "free MiB", "total MiB", "util",
+              "temp", "power"}};
+  for (const Json& gpu : gpus) {
+    table.push_back({gpu["gpu"].dump(), device_names(gpu), text_or(gpu["name"], "-"),
+                     text_or(gpu["compute_capability"], "-"), mib(gpu["memory_used_bytes"]),
+                     mib(gpu["memory_free_bytes"]), mib(gpu["memory_total_bytes"]),
+                     with_unit(gpu["utilization_percent"], "%"),
+                     with_unit(gpu["temperature_celsius"], "C"), power(gpu)});
+  }
+  return text_table("rllrrrrrrr", table);
+}
+
+std::string processes_text(const Json& gpus) {
+  constexpr std::size_t kMaxCommand = 64;  // so that a line stays within 110 columns
+  Rows table{{"GPU", "pid", "user", "used MiB", "process"}};
+  std::vector<std::string> silent;
+  for (const Json& gpu : gpus) {
+    if (gpu["processes"].is_null()) silent.push_back(gpu["gpu"].dump());
+    for (const Json& process : gpu["processes"]) {
+      table.push_back({gpu["gpu"].dump(), process["pid"].dump(), text_or(process["user"], "-"),
+                       mib(process["memory_bytes"]),
+                       text_or(process["command"], "(not seen from here)").substr(0, kMaxCommand)});
+    }
+  }
+  std::string text;
+  if (table.size() > 1) text = text_table("rrlrl", table);
+  if (table.size() == 1 && silent.empty()) text = "no process has a compute context on a GPU\n";
+  if (!silent.empty()) text += fmt::format("processes unknown: GPU {}\n", fmt::join(silent, ", "));
+  return text;
+}
+
+// The words of `nvidia-smi topo`, without NV1, NV2, ...
+constexpr std::pair<const char*, const char*> kPaths[] = {
+    {"PIX", "one PCIe switch"},
+    {"PXB", "several PCIe switches, no host bridge"},
+    {"PHB", "a PCIe host bridge, in the CPU"},
+    {"NODE", "several host bridges of one NUMA node"},
+    {"SYS", "the interconnect between NUMA nodes"},
+    {"NV#", "that many bonded NVLinks"},
+};
+
+std::string links_text(const Json& links, std::size_t num_gpus) {
+  Rows table(num_gpus + 1, std::vector<std::string>(num_gpus + 1, "-"));
+  table[0][0] = "";
+  for (std::size_t i = 1; i <= num_gpus; ++i) {
+    table[0][i] = table[i][0] = fmt::format("GPU {}", i - 1);
+    table[i][i] = "X";
+  }
+  std::set<std::string> paths;
+  bool any_unknown = false;
+  for (const Json& link : links) {
+    const std::size_t nvlinks = link["nvlinks"];
+    const std::string path =
+        nvlinks > 0 ? fmt::format("NV{}", nvlinks) : text_or(link["pcie"], "-");
+    paths.insert(nvlinks > 0 ? "NV#" : path);
+    const Json& access = link["peer_access"];
+    any_unknown = any_unknown || access.is_null();
+    table[link["from"].get<std::size_t>() + 1][link["to"].get<std::size_t>() + 1] =
+        path + (access.is_null() ? " ?"
+                : access         ? " peer"
+                                 : "");
+  }
+  std::string text = text_table(std::string(num_gpus + 1, 'l'), table);
+  for (const auto& [path, meaning] : kPaths) {
+    if (paths.contains(path)) text += fmt::format("{:<5} {}\n", path, meaning);
+  }
+  text +=
+      "peer  the row's GPU reads the column's memory itself; without it copies go through the "
+      "host\n";
+  if (any_unknown) text += "?     unknown\n";
+  return text;
+}
+
+}  // namespace
+
+std::string gpu_table(const Json& list) {
+  const Json& gpus = list["gpus"];
+  std::string text;
+  if (!gpus.empty()) text = fmt::format("{}\n{}", gpus_text(gpus), processes_text(gpus));
+  if (!list["links"].empty()) text += "\n" + links_text(list["links"], gpus.size());
+  if (!list["notes"].empty() && !text.empty()) text += '\n';
+  for (const Json& note : list["notes"]) text += note.get<std::string>() + "\n";
+  return text;
 }
 
 }  // namespace lockstep::tools

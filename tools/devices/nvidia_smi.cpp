@@ -9,6 +9,8 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -17,6 +19,8 @@
 
 namespace lockstep::tools {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr int kTimeLimitSeconds = 10;
 constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
@@ -86,11 +90,6 @@ Answer query(const std::string& what, const std::string& fields) {
   return ask(fmt::format("--query-{}={} --format=csv,noheader,nounits", what, fields));
 }
 
-// nvidia-smi writes "[N/A]" or "[Not Supported]" for what the GPU or the driver does not tell.
-std::string text_in(const std::string& cell) {
-  return cell.starts_with('[') ? "" : cell;
-}
-
 std::optional<double> number_in(const std::string& cell) {
   double number = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
@@ -98,71 +97,94 @@ std::optional<double> number_in(const std::string& cell) {
   return number;
 }
 
-std::optional<std::size_t> bytes_in(const std::string& cell_in_mib) {
-  const std::optional<double> mib = number_in(cell_in_mib);
-  if (!mib) return std::nullopt;
-  return static_cast<std::size_t>(*mib) << 20;
+enum class Kind { text, number, mib };
+
+// nvidia-smi writes "[N/A]" or "[Not Supported]" for what the GPU or the driver does not tell.
+Json value_of(const std::string& cell, Kind kind) {
+  if (kind == Kind::text) return cell.empty() || cell.starts_with('[') ? Json() : Json(cell);
+  const std::optional<double> number = number_in(cell);
+  if (!number) return nullptr;
+  return kind == Kind::mib ? Json(static_cast<std::size_t>(*number) << 20) : Json(*number);
 }
 
-constexpr const char* kGpuFields =
-    "index,name,uuid,pci.bus_id,compute_cap,memory.total,memory.used,memory.free,utilization.gpu,"
-    "temperature.gpu,power.draw,enforced.power.limit,driver_version";
-constexpr std::size_t kNumGpuFields = 13;
+struct GpuField {
+  const char* asked;
+  const char* key;
+  Kind kind;
+};
+constexpr GpuField kGpuFields[] = {{"name", "name", Kind::text},
+                                   {"uuid", "uuid", Kind::text},
+                                   {"pci.bus_id", "pci_bus_id", Kind::text},
+                                   {"compute_cap", "compute_capability", Kind::text},
+                                   {"memory.used", "memory_used_bytes", Kind::mib},
+                                   {"memory.free", "memory_free_bytes", Kind::mib},
+                                   {"memory.total", "memory_total_bytes", Kind::mib},
+                                   {"utilization.gpu", "utilization_percent", Kind::number},
+                                   {"temperature.gpu", "temperature_celsius", Kind::number},
+                                   {"power.draw", "power_watts", Kind::number},
+                                   {"enforced.power.limit", "power_limit_watts", Kind::number}};
 
-GpuStatus gpu_in(const std::vector<std::string>& cells) {
-  GpuStatus gpu;
-  gpu.index = static_cast<std::size_t>(number_in(cells[0]).value_or(0));
-  gpu.name = text_in(cells[1]);
-  gpu.uuid = text_in(cells[2]);
-  gpu.pci_bus_id = text_in(cells[3]);
-  gpu.compute_capability = text_in(cells[4]);
-  const auto total = bytes_in(cells[5]);
-  const auto used = bytes_in(cells[6]);
-  const auto free = bytes_in(cells[7]);
-  if (total && used && free) gpu.memory = GpuMemory{*total, *used, *free};
-  gpu.utilization_percent = number_in(cells[8]);
-  gpu.temperature_celsius = number_in(cells[9]);
-  gpu.power_watts = number_in(cells[10]);
-  gpu.power_limit_watts = number_in(cells[11]);
-  return gpu;
-}
-
-// The processes of each GPU, by its UUID; no list for a GPU that does not tell. Absent if
-// nvidia-smi does not answer.
-using Processes = std::map<std::string, std::optional<std::vector<GpuProcess>>>;
-
-std::optional<Processes> read_processes() {
+// The processes of each GPU by its UUID: null for a GPU that does not tell. Absent if nvidia-smi
+// does not answer.
+std::optional<std::map<std::string, Json>> read_processes() {
   const Answer answer = query("compute-apps", "gpu_uuid,pid,used_memory");
   if (!answer.problem.empty()) return std::nullopt;
-  Processes processes;
+  std::map<std::string, Json> processes;
   for (const std::vector<std::string>& cells : rows_of(answer, 3)) {
+    Json& list = processes[cells[0]];
     const std::optional<double> pid = number_in(cells[1]);
-    std::optional<std::vector<GpuProcess>>& list = processes[cells[0]];
     if (!pid) continue;
-    if (!list) list.emplace();
-    list->push_back({static_cast<int>(*pid), bytes_in(cells[2])});
+    list.push_back({{"pid", static_cast<int>(*pid)},
+                    {"user", nullptr},
+                    {"command", nullptr},
+                    {"memory_bytes", value_of(cells[2], Kind::mib)}});
   }
   return processes;
 }
 
-void add_processes(std::vector<GpuStatus>& gpus) {
-  const std::optional<Processes> processes = read_processes();
+// Replaces control characters, which would confuse a terminal, in text of other programs.
+std::string printable(std::string text) {
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  for (char& c : text) {
+    if (c >= '\0' && c < ' ') c = ' ';
+    if (c == '\x7f') c = '?';
+  }
+  return text;
+}
+
+// A process that has ended, or belongs to another PID namespace (outside this container), keeps
+// null.
+void add_owner(Json& process) {
+  const int pid = process["pid"];
+  struct stat folder {};
+  if (stat(fmt::format("/proc/{}", pid).c_str(), &folder) != 0) return;
+  const passwd* user = getpwuid(folder.st_uid);
+  process["user"] = user != nullptr ? user->pw_name : std::to_string(folder.st_uid);
+  const std::string command = printable(runtime::read_process_file(pid, "cmdline"));
+  process["command"] =
+      command.empty() ? printable(runtime::read_process_file(pid, "comm")) : command;
+}
+
+void add_processes(Json& gpus) {
+  const auto processes = read_processes();
   if (!processes) return;
-  for (GpuStatus& gpu : gpus) {
-    const auto found = processes->find(gpu.uuid);
-    gpu.processes = found == processes->end() ? std::vector<GpuProcess>() : found->second;
+  for (Json& gpu : gpus) {
+    const auto found =
+        processes->find(gpu["uuid"].is_string() ? gpu["uuid"].get<std::string>() : "");
+    gpu["processes"] = found == processes->end() ? Json::array() : found->second;
+    for (Json& process : gpu["processes"]) add_owner(process);
   }
 }
 
 // "GPU 0: NVIDIA A100 (UUID: GPU-...)", and below it a line with "(UUID: MIG-...)" per slice.
-void add_slices(std::vector<GpuStatus>& gpus) {
+void add_slices(Json& gpus) {
   std::size_t num_gpus = 0;
   for (const std::string& line : ask("-L").lines) {
     const std::size_t begin = line.find("MIG-");
     if (line.starts_with("GPU ")) {
       ++num_gpus;
     } else if (begin != std::string::npos && num_gpus > 0 && num_gpus <= gpus.size()) {
-      gpus[num_gpus - 1].slices.push_back(line.substr(begin, line.find(')', begin) - begin));
+      gpus[num_gpus - 1]["slices"].push_back(line.substr(begin, line.find(')', begin) - begin));
     }
   }
 }
@@ -183,73 +205,75 @@ std::vector<std::vector<std::string>> read_matrix(const std::string& which, std:
   return matrix;
 }
 
-std::vector<std::vector<GpuLink>> read_links(std::size_t num_gpus) {
-  std::vector<std::vector<GpuLink>> links(num_gpus, std::vector<GpuLink>(num_gpus));
-  if (num_gpus < 2) return links;
+void add_links(std::size_t num_gpus, Json& links) {
+  if (num_gpus < 2) return;
   const auto paths = read_matrix("-m", num_gpus);
   const auto reads = read_matrix("-p2p r", num_gpus);
   for (std::size_t a = 0; a < num_gpus; ++a) {
     for (std::size_t b = 0; b < num_gpus; ++b) {
       if (a == b) continue;
-      links[a][b].path = paths[a][b];
-      if (!reads[a][b].empty()) links[a][b].peer_access = reads[a][b] == "OK";
+      const bool is_nvlink = paths[a][b].starts_with("NV");
+      links.push_back({{"from", a},
+                       {"to", b},
+                       {"nvlinks", is_nvlink ? std::stoul(paths[a][b].substr(2)) : 0},
+                       {"pcie", is_nvlink ? Json() : value_of(paths[a][b], Kind::text)},
+                       {"peer_access", reads[a][b].empty() ? Json() : Json(reads[a][b] == "OK")}});
     }
   }
-  return links;
 }
 
 // "NVML version        : 580.65": drivers before 530 do not know --version.
-void read_versions(MachineGpus& machine) {
+void add_versions(Json& machine) {
   for (const std::string& line : ask("--version").lines) {
     const std::size_t colon = line.find(':');
     if (colon == std::string::npos) continue;
     const std::string value = trim(line.substr(colon + 1));
-    if (line.starts_with("NVML version")) machine.nvml = value;
-    if (line.starts_with("CUDA Version")) machine.newest_cuda = value;
+    if (line.starts_with("NVML version")) machine["nvml"] = value;
+    if (line.starts_with("CUDA Version")) machine["newest_cuda"] = value;
   }
 }
 
 }  // namespace
 
-MachineGpus read_machine() {
-  MachineGpus machine;
-  const Answer answer = query("gpu", kGpuFields);
-  machine.problem = answer.problem;
-  if (!machine.problem.empty()) return machine;
-  for (const std::vector<std::string>& cells : rows_of(answer, kNumGpuFields)) {
-    machine.gpus.push_back(gpu_in(cells));
-    machine.driver = text_in(cells.back());
-  }
-  if (machine.gpus.empty()) {
-    machine.problem = fmt::format("nvidia-smi lists no GPU{}",
-                                  answer.lines.empty() ? "" : ": '" + answer.lines[0] + "'");
+Json unknown_gpu(std::size_t index) {
+  Json gpu{{"gpu", index}, {"devices", Json::array()}, {"visible", false}};
+  for (const GpuField& field : kGpuFields) gpu[field.key] = nullptr;
+  gpu["processes"] = nullptr;
+  return gpu;
+}
+
+Json read_nvidia_smi() {
+  Json machine{{"driver", nullptr},       {"nvml", nullptr},       {"newest_cuda", nullptr},
+               {"nvml_problem", nullptr}, {"gpus", Json::array()}, {"links", Json::array()}};
+  std::string asked = "driver_version";
+  for (const GpuField& field : kGpuFields) asked += fmt::format(",{}", field.asked);
+  const Answer answer = query("gpu", asked);
+  if (!answer.problem.empty()) {
+    machine["nvml_problem"] = answer.problem;
     return machine;
   }
-  add_processes(machine.gpus);
-  add_slices(machine.gpus);
-  machine.links = read_links(machine.gpus.size());
-  read_versions(machine);
+  Json& gpus = machine["gpus"];
+  for (const std::vector<std::string>& cells : rows_of(answer, 1 + std::size(kGpuFields))) {
+    machine["driver"] = value_of(cells[0], Kind::text);
+    Json gpu = unknown_gpu(gpus.size());
+    for (std::size_t i = 0; i < std::size(kGpuFields); ++i) {
+      gpu[kGpuFields[i].key] = value_of(cells[i + 1], kGpuFields[i].kind);
+    }
+    gpus.push_back(gpu);
+  }
+  if (gpus.empty()) {
+    machine["nvml_problem"] = fmt::format(
+        "nvidia-smi lists no GPU{}", answer.lines.empty() ? "" : ": '" + answer.lines[0] + "'");
+    return machine;
+  }
+  add_processes(gpus);
+  add_slices(gpus);
+  add_links(gpus.size(), machine["links"]);
+  add_versions(machine);
   return machine;
 }
 
-// --- this machine's processes, from /proc ---
-
 namespace {
-
-std::string user_name(uid_t user) {
-  const passwd* entry = getpwuid(user);
-  return entry != nullptr ? entry->pw_name : std::to_string(user);
-}
-
-// Replaces control characters, which would confuse a terminal, in text of other programs.
-std::string printable(std::string text) {
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  for (char& c : text) {
-    if (c >= '\0' && c < ' ') c = ' ';
-    if (c == '\x7f') c = '?';
-  }
-  return text;
-}
 
 bool descends_from(int pid, int ancestor) {
   while (pid > 0 && pid != ancestor) pid = runtime::parent_of(pid).value_or(0);
@@ -258,19 +282,9 @@ bool descends_from(int pid, int ancestor) {
 
 }  // namespace
 
-std::optional<ProcessOwner> find_owner(int pid) {
-  struct stat folder {};
-  if (stat(fmt::format("/proc/{}", pid).c_str(), &folder) != 0) return std::nullopt;
-  std::string command = printable(runtime::read_process_file(pid, "cmdline"));
-  if (command.empty()) command = printable(runtime::read_process_file(pid, "comm"));
-  return ProcessOwner{user_name(folder.st_uid), command};
-}
-
 bool are_relatives(int a, int b) {
   return descends_from(a, b) || descends_from(b, a);
 }
-
-// --- did another job use the GPUs? ---
 
 void GpuContentionProbe::sample() {
   const auto now = std::chrono::steady_clock::now();
@@ -278,7 +292,7 @@ void GpuContentionProbe::sample() {
   if (uuids_.empty() || is_blind_ || is_early) return;
   ++num_samples_;
   last_ = now;
-  const std::optional<Processes> processes = read_processes();
+  const auto processes = read_processes();
   is_blind_ = !processes.has_value();
   if (is_blind_) return;
   for (const std::string& uuid : uuids_) {
@@ -288,12 +302,13 @@ void GpuContentionProbe::sample() {
       seen.num_last = 0;
       continue;
     }
-    is_blind_ = is_blind_ || !found->second;
+    is_blind_ = found->second.is_null();
     if (is_blind_) return;
-    seen.num_last = found->second->size();
-    for (const GpuProcess& process : *found->second) {
-      if (!seen.pids.insert(process.pid).second) continue;
-      if (!are_relatives(process.pid, getpid())) strangers_.insert(process.pid);
+    seen.num_last = found->second.size();
+    for (const Json& process : found->second) {
+      const int pid = process["pid"];
+      if (!seen.pids.insert(pid).second) continue;
+      if (!are_relatives(pid, getpid())) strangers_.insert(pid);
     }
   }
 }

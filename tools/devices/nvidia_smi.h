@@ -1,13 +1,13 @@
 // The GPUs of this machine as nvidia-smi shows them, and whether other jobs use them.
 //
 // nvidia-smi comes with NVIDIA's driver. It lists all GPUs, regardless of CUDA_VISIBLE_DEVICES, in
-// the order of their PCI bus ids. A value that it does not tell is absent. A machine without it is
-// a fact to report, not an error.
+// the order of their PCI bus ids. A machine without it is a fact to report, not an error.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,63 +15,17 @@
 
 namespace lockstep::tools {
 
-struct GpuProcess {
-  int pid = 0;
-  std::optional<std::size_t> memory_bytes;
+// Asks nvidia-smi, for at most 10 s at a time. Returns "driver", "nvml", "newest_cuda",
+// "nvml_problem" (why it says nothing), "gpus" and "links" as `lockstep devices --json` writes them
+// (docs/formats.md): a value that nvidia-smi does not give is null. "devices" are empty and
+// "visible" is false.
+nlohmann::ordered_json read_nvidia_smi();
 
-  bool operator==(const GpuProcess&) const = default;
-};
-
-struct GpuMemory {
-  std::size_t total_bytes = 0;
-  std::size_t used_bytes = 0;  // by programs; what the driver reserves is neither used nor free
-  std::size_t free_bytes = 0;
-};
-
-struct GpuStatus {
-  std::size_t index = 0;           // nvidia-smi's number
-  std::string name;                // "NVIDIA H200"
-  std::string uuid;                // "GPU-c0ffee00-..."
-  std::string pci_bus_id;          // "00000000:3B:00.0"
-  std::string compute_capability;  // "9.0"
-  std::optional<GpuMemory> memory;
-  std::optional<double> utilization_percent;  // time with a kernel running, last sample period
-  std::optional<double> temperature_celsius;
-  std::optional<double> power_watts;
-  std::optional<double> power_limit_watts;
-  std::optional<std::vector<GpuProcess>> processes;  // those with a compute context
-  std::vector<std::string> slices;                   // UUIDs of its MIG instances: "MIG-1f2a..."
-};
-
-// The way from one GPU to another.
-struct GpuLink {
-  std::string path;                 // "NV18", "PIX", "PXB", "PHB", "NODE", "SYS"; empty if unknown
-  std::optional<bool> peer_access;  // true if it can read the other's memory itself
-};
-
-struct MachineGpus {
-  std::string problem;  // why nvidia-smi tells nothing, or empty
-  std::vector<GpuStatus> gpus;
-  std::vector<std::vector<GpuLink>> links;  // [from][to]; links[a][a] has no meaning
-  std::string driver;                       // "580.65.06"
-  std::string nvml;                         // the library behind nvidia-smi: "580.65"
-  std::string newest_cuda;  // the newest CUDA runtime that the driver serves: "13.0"
-};
-
-// Asks nvidia-smi, for at most 10 s at a time.
-MachineGpus read_machine();
+// An element of "gpus" of which nothing is known.
+nlohmann::ordered_json unknown_gpu(std::size_t index);
 
 // The parts of the line between separators, without spaces around them.
 std::vector<std::string> split_line(const std::string& line, char separator);
-
-// A process's user and command.
-struct ProcessOwner {
-  std::string user;     // "alice"; the number if it has no name
-  std::string command;  // "python train.py"
-};
-
-// Absent if the process has ended, or belongs to another PID namespace (outside this container).
-std::optional<ProcessOwner> find_owner(int pid);
 
 // True if the kernel shows that both belong to one job: the same process, or one descends from the
 // other. A launcher and its ranks are relatives; two ranks are not.
