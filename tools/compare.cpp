@@ -18,7 +18,7 @@
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
 #include "tools/compare_rows.h"
-#include "tools/explain/limit.h"
+#include "tools/explain/explain.h"
 #include "tools/measure_rows.h"
 #include "tools/report/contention.h"
 #include "tools/report/host_info.h"
@@ -212,10 +212,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   print_verdict(task, rows, out);
   if (flags.explain_drift) explain_drift(plan, training, rows, out);
   const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const RunFile file = parse_run_file("--json", text, "compare");
-  FileRows compared;  // without predicted rows
-  for (std::size_t i = 0; i < rows.size(); ++i) compared.push_back(&file.rows[i]);
-  const std::string limit = limit_sentence(compared, cores);
+  const std::string limit = limit_sentence(parse_run_file("--json", text, "compare"));
   if (!limit.empty()) fmt::print(out, "{}\n", wrap(limit));
 }
 
