@@ -17,7 +17,6 @@
 #include "tools/report/contention.h"
 #include "tools/report/row_file.h"
 #include "tools/report/row_table.h"
-#include "tools/report/scaling.h"
 #include "tools/report/status_line.h"
 #include "tools/report/train_report.h"
 #include "tools/training/placement.h"

@@ -6,8 +6,6 @@
 
 #include <sstream>
 
-#include "tools/report/scaling.h"
-
 namespace lockstep::tools {
 namespace {
 
@@ -82,10 +80,6 @@ TEST(Scaling, TheBaselineIsTheLastSingleRow) {
   EXPECT_EQ(&baseline_of(rows, 1), &rows[0]);
   EXPECT_EQ(&baseline_of(rows, 2), &rows[2]);
   EXPECT_EQ(&baseline_of(rows, 3), &rows[2]);
-  EXPECT_EQ(describe_baseline(row_of(Mode::single, 1, 2, 1)),
-            "baseline: single, 1 device with 2 threads");
-  EXPECT_EQ(describe_baseline(row_of(Mode::single, 1, 1, 1)),
-            "baseline: single, 1 device with 1 thread");
 }
 
 TEST(RowTable, HasEightyColumnsWhateverItHolds) {

@@ -6,7 +6,6 @@
 
 #include "engine/runtime/logical_device.h"
 #include "tools/report/contention.h"
-#include "tools/report/scaling.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
@@ -23,6 +22,17 @@ std::string format_busy(const std::vector<double>& fractions) {
 // `format` has a place for the batch that the user asked for.
 std::string asked_text(const TrainingTask& task, fmt::format_string<const std::size_t&> format) {
   return task.rows_of_full_batch() < task.batch ? fmt::format(format, task.batch) : "";
+}
+
+// "baseline: single, 1 device with 2 threads".
+std::string describe_baseline(const RunRow& baseline) {
+  const std::size_t threads = baseline.threads_per_device;
+  const std::string what =
+      baseline.result.acted ? fmt::format("1 {}, acted out", baseline.result.acted->device)
+      : is_on_cores(baseline)
+          ? fmt::format("1 device with {} {}", threads, threads == 1 ? "thread" : "threads")
+          : "1 GPU";
+  return fmt::format("baseline: {}, {}", to_string(baseline.placement.mode), what);
 }
 
 }  // namespace

@@ -9,13 +9,20 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/report/host_info.h"
 #include "tools/report/row_file.h"
-#include "tools/report/scaling.h"
 #include "tools/report/step_statistics.h"
 #include "tools/training/pipeline.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {
+
+// The hardware that the row's devices can use at once: a core per thread, at most num_cores; or
+// GPUs.
+double usable_units(const RunRow& row, std::size_t num_cores) {
+  const std::size_t num_threads = row.placement.devices.size() * row.threads_per_device;
+  return static_cast<double>(is_on_cores(row) ? std::clamp<std::size_t>(num_threads, 1, num_cores)
+                                              : num_physical_devices(row.placement));
+}
 
 nlohmann::ordered_json parts_json(const trace::StepBreakdown& breakdown) {
   nlohmann::ordered_json json;
@@ -126,6 +133,24 @@ double RunRow::step_seconds() const {
   double total = 0;
   for (const double seconds : result.epoch_seconds) total += seconds;
   return total / static_cast<double>(result.num_steps);
+}
+
+bool is_on_cores(const RunRow& row) {
+  if (row.result.acted) return false;
+  return row.placement.devices.empty() || row.placement.devices[0].type == DeviceType::cpu;
+}
+
+Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores) {
+  const double ideal = usable_units(row, num_cores) / usable_units(baseline, num_cores);
+  const double work =
+      static_cast<double>(row.epoch_rows) / static_cast<double>(baseline.epoch_rows);
+  const double speedup = work * baseline.median_epoch_seconds() / row.median_epoch_seconds();
+  return {speedup, ideal, speedup / ideal};
+}
+
+const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index) {
+  while (index > 0 && rows[index].placement.mode != Mode::single) --index;
+  return rows[index];
 }
 
 RunRow planned_row(const TrainingTask& task, DevicePlacement placement) {

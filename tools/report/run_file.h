@@ -30,12 +30,29 @@ struct RunRow {
   double step_seconds() const;
 };
 
+struct Scaling {
+  double speedup = 1;     // rows trained per second, against the baseline's
+  double ideal = 1;       // usable cores (GPUs: physical devices), against the baseline's
+  double efficiency = 1;  // speedup / ideal; 1 is the most that the hardware could give
+};
+
+// True if the row's devices share this machine's cores: CPU devices that do not act out another
+// machine (training/slow_motion.h).
+bool is_on_cores(const RunRow& row);
+
+// num_cores: this machine's. REQUIRES: both rows are trained.
+Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores);
+
+// The row that rows[index] is compared with: the last single-device row at or before it, or rows[0]
+// if there is none.
+const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index);
+
 // A row before it is trained. Its threads_per_device is the current setting.
 RunRow planned_row(const TrainingTask& task, DevicePlacement placement);
 
-// Speed-up, ideal, efficiency and the difference of weights are against the row's baseline
-// (scaling.h) if rows[0] is a single-device row; else they are null, because there is nothing to
-// compare with. The "workload" is for the caller to add.
+// Speed-up, ideal, efficiency and the difference of weights are against the row's baseline if
+// rows[0] is a single-device row; else they are null, because there is nothing to compare with. The
+// "workload" is for the caller to add.
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
                                      const TrainingFlags& flags, const TrainingTask& task,
                                      const std::vector<RunRow>& rows);
