@@ -1,26 +1,23 @@
 // lockstep learn: lists the numbered programs of the course in their order, which of them ended
 // well here, and the next one.
-#include <fmt/format.h>
-#include <spawn.h>
-#include <unistd.h>
+#include <fmt/chrono.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <system_error>
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/core/text.h"
 #include "tools/cli/command_line.h"
-#include "tools/cli/processes.h"
 #include "tools/commands.h"
 #include "tools/learning/course.h"
 #include "tools/ranks/start_ranks.h"
@@ -39,12 +36,7 @@ std::string variable(const char* name) {
 }
 
 std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&now, &parts);
-  char text[sizeof "2026-11-23"];
-  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
-  return text;
+  return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
 }
 
 // $XDG_STATE_HOME/lockstep/learned, or ~/.local/state/lockstep/learned: a line "NAME DAY" each.
@@ -59,20 +51,8 @@ fs::path progress_file() {
 
 PassedPrograms read_progress(const fs::path& file) {
   PassedPrograms progress;
-  if (!fs::exists(file)) return progress;
-  std::istringstream lines(read_text_file(file, "learn"));
-  std::size_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    std::istringstream words(line);
-    std::string program, day, more;
-    words >> program >> day;
-    require(
-        !day.empty() && !(words >> more), ErrorCode::Io, "learn",
-        "'{}', line {}: expected a program and a day, found '{}'; remove the file to begin anew",
-        shown(file.string()), number, shown(line));
-    progress[program] = day;
-  }
+  std::ifstream lines(file);
+  for (std::string program, day; lines >> program >> day;) progress[program] = day;
   return progress;
 }
 
@@ -150,18 +130,11 @@ void print_course() {
 
 // Returns the exit code. The program shares this one's terminal.
 int run_and_wait(const fs::path& file, const CommandLine& flags) {
-  std::vector<std::string> words{file.string()};
-  words.insert(words.end(), flags.begin(), flags.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::string line = shell_quoted(file.string());
+  for (const std::string& flag : flags) line += " " + shell_quoted(flag);
   std::fflush(nullptr);
-  pid_t child = 0;
-  const int problem =
-      ::posix_spawn(&child, words[0].c_str(), nullptr, nullptr, argv.data(), environ);
-  require(problem == 0, ErrorCode::Io, "learn", "cannot start '{}': {}", words[0],
-          std::strerror(problem));
-  return reap(child);
+  const int status = std::system(line.c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 // wanted: next, a number or a name; empty: the list. flags: the program's own.
