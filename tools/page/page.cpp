@@ -10,12 +10,14 @@
 #include "engine/core/error.h"
 #include "engine/core/text.h"
 #include "tools/explain/explain.h"
+#include "tools/page/step_timeline.h"
 #include "tools/report/trace_file.h"
 
 namespace lockstep::tools::page {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 // The file of the recorded name beside the run file. A run file may come from anywhere, so nothing
 // else that it names is opened.
@@ -25,21 +27,23 @@ fs::path find_beside(const fs::path& run, const std::string& recorded) {
   return fs::is_regular_file(fs::symlink_status(path, ignored)) ? path : fs::path();
 }
 
-// --trace writes the last row's step; a prediction's timeline has at most eight devices.
-std::string row_of_timeline(const RunFile& file, const StepTimeline& timeline) {
+// The row whose step the timeline shows, such as "ddp x4"; empty if none fits. --trace writes the
+// last row's step; a prediction's timeline has at most eight devices.
+std::string row_of_timeline(const RunFile& file, const Json& timeline) {
   // compare --predict puts predicted rows after those that it ran.
+  const bool is_predicted = timeline["predicted"];
   const auto found = std::find_if(file.rows.rbegin(), file.rows.rend(), [&](const FileRow& row) {
-    return (row.kind == "predicted") == timeline.is_predicted;
+    return (row.kind == "predicted") == is_predicted;
   });
   if (found == file.rows.rend()) return {};
   const std::size_t drawn =
-      timeline.is_predicted ? std::min(found->devices, kMostPredictedDevices) : found->devices;
-  return timeline.ranks.size() == drawn ? name_of(*found) : "";
+      is_predicted ? std::min(found->devices, kMostPredictedDevices) : found->devices;
+  return timeline["ranks"].size() == drawn ? name_of(*found) : "";
 }
 
 void load_timeline(PageRun& run, const fs::path& path, std::string_view operation) {
   run.timeline = read_step_timeline(path, operation);
-  run.timeline->row = row_of_timeline(run.file, *run.timeline);
+  run.timeline["row"] = row_of_timeline(run.file, run.timeline);
 }
 
 // Loads the timeline beside the run file, or adds a sentence that says why there is none.
@@ -92,28 +96,6 @@ void name_runs(std::vector<PageRun>& runs) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json timeline_json(const StepTimeline& timeline) {
-  Json json{{"step", timeline.step},
-            {"seconds", timeline.seconds},
-            {"predicted", timeline.is_predicted},
-            {"row", timeline.row},
-            {"ranks", Json::array()}};
-  for (const RankLanes& rank : timeline.ranks) {
-    Json lanes = Json::array();
-    for (const Lane& lane : rank.lanes) {
-      Json spans = Json::array();  // [begin, end, category, name, bucket]
-      for (const LaneSpan& span : lane.spans) {
-        spans.push_back({span.begin, span.end, span.category, span.name, span.bucket});
-      }
-      lanes.push_back({{"name", lane.name}, {"spans", spans}});
-    }
-    json["ranks"].push_back({{"name", rank.name}, {"lanes", lanes}});
-  }
-  return json;
-}
-
 // Quotes the words so that a shell reads them back unchanged.
 std::string shell_line(const std::vector<std::string>& words) {
   constexpr std::string_view kPlain =
@@ -151,7 +133,7 @@ Json run_json(const PageRun& run) {
   for (const Answer& answer : explain(file)) {
     json["answers"].push_back({{"title", answer.title}, {"text", answer.text}});
   }
-  if (run.timeline) json["timeline"] = timeline_json(*run.timeline);
+  if (!run.timeline.is_null()) json["timeline"] = run.timeline;
   return json;
 }
 

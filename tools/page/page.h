@@ -3,13 +3,12 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tools/page/page_files.h"
-#include "tools/page/step_timeline.h"
 #include "tools/report/run_reader.h"
 
 namespace lockstep::tools::page {
@@ -17,7 +16,7 @@ namespace lockstep::tools::page {
 struct PageRun {
   std::string name;
   RunFile file;
-  std::optional<StepTimeline> timeline;
+  nlohmann::ordered_json timeline;   // step_timeline.h, and the name of its "row"; or null
   std::vector<std::string> missing;  // one sentence per figure that cannot be drawn: the reason
 };
 

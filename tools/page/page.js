@@ -367,10 +367,8 @@ const bucketNumbers = {
 function lanesFigure(parent, timeline, ranks, about, notes) {
   const unit = secondsUnit(timeline.seconds), lanes = [], sets = new Map();
   for (const rank of ranks) {
-    const hasGpu = rank.lanes.some(lane => lane.name.startsWith('GPU'));  // then the host only gave it work
     lanes.push({key: rank.name, label: rank.name});
     for (const lane of rank.lanes) {
-      if (hasGpu && !lane.name.startsWith('GPU')) continue;
       const key = `${rank.name}\n${lane.name}`;
       lanes.push({key, label: lane.name});
       for (const [begin, end, category, name, bucket] of lane.spans) {

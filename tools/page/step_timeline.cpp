@@ -15,6 +15,7 @@
 namespace lockstep::tools::page {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using trace::Category;
 using trace::Interval;
 using trace::Lane;
@@ -170,15 +171,14 @@ void number_buckets(std::vector<Span>& spans, bool is_predicted) {
 }
 
 void add_piece(const Span& piece, std::string_view category, std::int64_t begin_ns,
-               std::int64_t end_ns, std::vector<LaneSpan>& spans) {
+               std::int64_t end_ns, Json& spans) {
   if (begin_ns >= end_ns) return;
   spans.push_back({1e-9 * static_cast<double>(begin_ns), 1e-9 * static_cast<double>(end_ns),
-                   std::string(category), piece.name, static_cast<int>(piece.sequence)});
+                   category, piece.name, piece.sequence});
 }
 
 // Cuts a piece of communication into exposed parts and parts hidden behind computation.
-void add_comm(const Span& piece, const trace::IntervalSet& computing,
-              std::vector<LaneSpan>& spans) {
+void add_comm(const Span& piece, const trace::IntervalSet& computing, Json& spans) {
   std::int64_t from_ns = piece.begin_ns;
   for (const Interval& hidden : trace::part_inside(computing, {piece.begin_ns, piece.end_ns})) {
     add_piece(piece, "communication", from_ns, hidden.begin_ns, spans);
@@ -189,16 +189,16 @@ void add_comm(const Span& piece, const trace::IntervalSet& computing,
 }
 
 // REQUIRES: spans are one rank's, by their begin.
-RankLanes lanes_of(std::vector<Span> spans, const std::string& name, bool is_predicted) {
-  RankLanes rank{name, {}};
+Json lanes_of(std::vector<Span> spans, bool is_predicted) {
   number_buckets(spans, is_predicted);
   if (is_predicted) {  // a device's lanes run at the same time
     for (Span& span : spans) span.thread = static_cast<std::uint32_t>(span.lane);
   }
   const std::vector<Span> pieces = trace::pieces_of_rank(spans, spans[0].rank);
   const trace::IntervalSet computing = trace::times_of(pieces, trace::is_computing);
+  Json lanes = Json::array();
   for (const Lane lane : {Lane::compute, Lane::comm, Lane::copy, Lane::host}) {
-    std::vector<LaneSpan> drawn;
+    Json drawn = Json::array();
     for (const Span& piece : pieces) {
       if (piece.lane != lane) continue;
       if (piece.category == Category::communication && is_comm_lane(piece, is_predicted)) {
@@ -207,15 +207,14 @@ RankLanes lanes_of(std::vector<Span> spans, const std::string& name, bool is_pre
         add_piece(piece, trace::to_string(piece.category), piece.begin_ns, piece.end_ns, drawn);
       }
     }
-    if (drawn.empty()) continue;
-    rank.lanes.push_back({std::string(trace::to_string(lane)), std::move(drawn)});
+    if (!drawn.empty()) lanes.push_back({{"name", trace::to_string(lane)}, {"spans", drawn}});
   }
-  return rank;
+  return lanes;
 }
 
 }  // namespace
 
-StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_view operation) {
+Json read_step_timeline(const std::filesystem::path& path, std::string_view operation) {
   const JsonFile file(path, operation);
   const Events events = read_events(file);
   const std::set<int> ranks = ranks_of(events.spans);
@@ -228,9 +227,11 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
   if (all.end_ns <= all.begin_ns) {
     file.fail_at("", "the timeline has steps without a duration");
   }
-  StepTimeline timeline{std::max<std::int64_t>(chosen->sequence, 0),
-                        1e-9 * static_cast<double>(all.end_ns - all.begin_ns)};
-  timeline.is_predicted = std::string_view(chosen->name) == kPredictedStep;
+  const bool is_predicted = std::string_view(chosen->name) == kPredictedStep;
+  Json timeline{{"step", std::max<std::int64_t>(chosen->sequence, 0)},
+                {"seconds", 1e-9 * static_cast<double>(all.end_ns - all.begin_ns)},
+                {"predicted", is_predicted},
+                {"ranks", Json::array()}};
   for (const int rank : ranks) {
     Interval own = step_time(events.spans, chosen->sequence,
                              [&](const Span& span) { return span.rank == rank; });
@@ -240,7 +241,7 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
     const auto named = events.rank_names.find(rank);
     const std::string name =
         named == events.rank_names.end() ? "rank " + std::to_string(rank) : named->second;
-    timeline.ranks.push_back(lanes_of(inside, name, timeline.is_predicted));
+    timeline["ranks"].push_back({{"name", name}, {"lanes", lanes_of(inside, is_predicted)}});
   }
   return timeline;
 }

@@ -8,6 +8,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/tools/page/sample_run.h"
 #include "tools/explain/explain.h"
+#include "tools/page/step_timeline.h"
 
 namespace lockstep::tools::page {
 namespace {
@@ -117,33 +118,57 @@ TEST_F(Page, NothingInAFileIsMarkup) {
   EXPECT_EQ(testing::json_of_page(page)[0]["file"]["host"]["cpu"], text);
 }
 
-TEST_F(Page, OfAHundredRunsStaysSmall) {
-  for (int i = 0; i < 100; ++i) add("run" + std::to_string(i) + ".json", testing::sample_run());
-  EXPECT_LT(html().size(), 3'000'000u);
+// --- one step out of a timeline file: whose time was whose, and what communication was hidden ---
+
+// What two ranks do in a step. Without threads, spans of one lane belong to one thread.
+Json lanes_of(const Json& timeline, std::size_t rank) {
+  return timeline["ranks"][rank]["lanes"];
 }
 
-TEST_F(Page, DrawsTheMedianStepOfATimelineWithoutOps) {
-  testing::write_text(folder_ / "t.json", testing::sample_trace());
-  const StepTimeline timeline = read_step_timeline(folder_ / "t.json", "test");
-  EXPECT_EQ(timeline.step, 1);
-  EXPECT_NEAR(timeline.seconds, 0.0061, 1e-9);  // rank 1 begins 100 us later
-  ASSERT_EQ(timeline.ranks.size(), 2u);
-  ASSERT_EQ(timeline.ranks[1].lanes.size(), 2u);
-  EXPECT_EQ(timeline.ranks[1].lanes[0].name, "compute");
-  ASSERT_EQ(timeline.ranks[1].lanes[0].spans.size(), 4u);
-  EXPECT_EQ(timeline.ranks[1].lanes[0].spans[2].category, "wait");
-  EXPECT_NEAR(timeline.ranks[1].lanes[1].spans[0].begin, 0.0031, 1e-9);
-}
-
-TEST_F(Page, RefusesATimelineOfNumbersThatAreNone) {
-  testing::write_text(folder_ / "t.json", R"({"traceEvents": [
-{"ph": "X", "cat": "step", "name": "step", "pid": 1e300, "tid": 1, "ts": 0, "dur": 1}]})");
-  try {
-    read_step_timeline(folder_ / "t.json", "test");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("t.json'"), HasSubstr("traceEvents[0]")));
+double seconds_of(const Json& lane, std::string_view category) {
+  double total = 0;
+  for (const Json& span : lane["spans"]) {
+    if (span[2] == category) total += span[1].get<double>() - span[0].get<double>();
   }
+  return total;
+}
+
+TEST_F(Page, ATimelineIsItsMedianStepWithoutOps) {
+  testing::write_text(folder_ / "t.json", testing::sample_trace());
+  testing::write_json_file(folder_ / "out.json", testing::sample_run());
+  const Json timeline = load_run(folder_ / "out.json", folder_ / "t.json", "test").timeline;
+  EXPECT_EQ(timeline["step"], 1);
+  EXPECT_EQ(timeline["row"], "ddp x2");
+  EXPECT_NEAR(timeline["seconds"].get<double>(), 0.0061, 1e-9);  // rank 1 begins 100 us later
+  const Json lanes = lanes_of(timeline, 1);
+  ASSERT_EQ(lanes.size(), 2u);
+  EXPECT_EQ(lanes[0]["name"], "compute");
+  ASSERT_EQ(lanes[0]["spans"].size(), 4u);
+  EXPECT_EQ(lanes[0]["spans"][2][2], "wait");
+  EXPECT_EQ(lanes[0]["spans"][0][4], -1) << "no all-reduce";
+  EXPECT_NEAR(lanes[1]["spans"][0][0].get<double>(), 0.0031, 1e-9);
+  EXPECT_EQ(lanes[1]["spans"][0][4], 0) << "its only all-reduce";
+}
+
+// Forward 2 ms, backward 3 ms, in it from 3 to 4.5 ms an all-reduce and from 4 to 4.5 ms a wait: by
+// one thread, or the all-reduce by another one.
+TEST_F(Page, ATimelineTellsHiddenCommunicationFromExposed) {
+  const auto lanes_with = [&](int comm_thread) {
+    Json events = Json::parse(testing::sample_trace());
+    for (auto& event : events["traceEvents"]) {
+      if (event["ph"] != "X" || event["cat"] == "op") continue;
+      event["args"]["thread"] = event["cat"] == "communication" ? comm_thread : 0;
+    }
+    testing::write_text(folder_ / "t.json", events.dump());
+    return lanes_of(read_step_timeline(folder_ / "t.json", "test"), 0);
+  };
+  Json lanes = lanes_with(0);
+  EXPECT_NEAR(seconds_of(lanes[0], "backward"), 0.0015, 1e-9) << "what the thread computed";
+  EXPECT_NEAR(seconds_of(lanes[1], kHiddenComm), 0, 1e-9);
+  lanes = lanes_with(1);
+  EXPECT_NEAR(seconds_of(lanes[0], "backward"), 0.0025, 1e-9);
+  EXPECT_NEAR(seconds_of(lanes[1], kHiddenComm), 0.001, 1e-9);
+  EXPECT_NEAR(seconds_of(lanes[1], "communication"), 0.0005, 1e-9) << "while it waits";
 }
 
 // One sentence says what the run shows.
