@@ -18,8 +18,8 @@ die() {  # MESSAGE
   exit 1
 }
 
-query() {  # WHAT FIELDS: comma-separated lines without spaces
-  nvidia-smi "--query-$1=$2" --format=csv,noheader,nounits 2>&1 | tr -d ' '
+query() {  # WHAT FIELDS: comma-separated lines
+  nvidia-smi "--query-$1=$2" --format=csv,noheader,nounits 2>&1 | sed 's/, */,/g'
   return "${PIPESTATUS[0]}"
 }
 

@@ -56,9 +56,9 @@ void print_machine() {
 
 // Prints where the ranks would meet, and the token by which they would trust each other.
 void print_meeting(const launch::Environment& environment, const launch::RankEnvironment& rank) {
-  if (rank.world_size == 1) return print_line("meeting", "none: one rank");
+  if (rank.world_size == 1) return print_line("rendezvous", "none: one rank");
   const bool is_one_host = rank.hosts == launch::Hosts::one;
-  print_line("meeting",
+  print_line("rendezvous",
              fmt::format("rank 0 listens on {}, port {}",
                          is_one_host ? "the loopback" : rank.master_address, rank.master_port));
   std::string token = "missing: set LOCKSTEP_TOKEN, the same on all hosts";

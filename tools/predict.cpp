@@ -368,7 +368,7 @@ void add_predict_command(CLI::App& program, const CommandLine& command) {
       ->excludes(all_reduce);
   predict
       .add_option("--accumulate", flags->accumulate,
-                  "cut each device's rows into so many micro-batches; gradients travel with the "
+                  "micro-batches of each device's rows; gradients travel with the "
                   "last")
       ->excludes(all_reduce);
   predict

@@ -158,16 +158,16 @@ void run_sample(const SampleFlags& flags) {
 
 void add_sample_command(CLI::App& program) {
   auto flags = std::make_shared<SampleFlags>();
-  CLI::App& sample = *program.add_subcommand("sample", "Let a trained GPT go on with a text");
+  CLI::App& sample = *program.add_subcommand("sample", "Continue a text with a trained GPT");
   sample.add_option("--init", flags->init_path, "the weights (safetensors), as of train --save")
       ->required();
-  sample.add_option("--prompt", flags->prompt, "the text to go on with, which is printed first")
+  sample.add_option("--prompt", flags->prompt, "the text to continue, which is printed first")
       ->required();
-  sample.add_option("--tokens", flags->num_tokens, "how many to write")
+  sample.add_option("--tokens", flags->num_tokens, "number of tokens to write")
       ->check(CLI::Range(1, 1 << 30));
   sample.add_option("--temperature", flags->temperature,
                     "divides the logits: higher is more random; 0 takes the likeliest token");
-  sample.add_option("--top-k", flags->top_k, "draw among so many of the likeliest tokens")
+  sample.add_option("--top-k", flags->top_k, "draw among this many of the likeliest tokens")
       ->check(CLI::Range(1, 1 << 30));
   sample.add_option("--seed", flags->seed, "seed of the draws")->check(whole_number());
   sample.add_option("--model", flags->model,
