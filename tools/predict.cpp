@@ -41,7 +41,6 @@ struct PredictFlags {
   std::vector<std::string> what_if;
   std::string plan;
   std::string ranks = "threads";
-  std::string input = "ready";
   std::string schedule = "gpipe";
   int accumulate = 1;
   double bucket_mib = 25;
@@ -120,8 +119,6 @@ PredictionTask read_task(const PredictFlags& flags) {
   task.topology = predict::find_topology(flags.topology);
   task.devices = read_devices(flags, task.topology);
   task.ranks = predict::parse_rank_kind(flags.ranks).value();
-  task.input = flags.input == "host" ? predict::StepOptions::Input::from_host
-                                     : predict::StepOptions::Input::ready;
   if (flags.workload.empty()) {
     task.net = read_net(flags, task.topology.device);
     task.run.rows_per_epoch = kNetSamples;
@@ -203,7 +200,6 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
                               {"model", task.net ? task.net->name : task.run.model},
                               {"dataset", task.run.dataset},
                               {"devices", task.devices},
-                              {"input", flags.input},
                               {"bucket_mib", task.bucket_mib},
                               {"first_bucket_mib", task.first_bucket_mib},
                               {"what_if", nlohmann::ordered_json::array()},
@@ -236,7 +232,10 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
 
 void print_group_head(const PredictionTask& task, const WhatIf& change, std::FILE* out) {
   if (!change.text.empty()) fmt::print(out, "what if {}\n", change.text);
-  const std::vector<std::size_t> idle = devices_without_rows(task, change);
+  std::vector<std::size_t> idle = task.devices;
+  std::erase_if(idle, [&](std::size_t devices) {
+    return devices == 1 || devices * task.accumulate <= batch_of(task, change, devices);
+  });
   if (idle.empty()) return;
   fmt::print(out, "{}\n",
              wrap(fmt::format("without {} devices: a step has {} rows", fmt::join(idle, ", "),
@@ -382,11 +381,6 @@ void add_predict_command(CLI::App& program, const CommandLine& command) {
       .add_option("--ranks", flags->ranks,
                   "ranks of ddp on a calibrated machine: threads or processes")
       ->check(one_of({"threads", "processes"}))
-      ->needs(workload);
-  predict
-      .add_option("--input", flags->input,
-                  "ready: batches are on their devices; host: they are sent from host memory")
-      ->check(one_of({"ready", "host"}))
       ->needs(workload);
   predict.add_option("--bucket-mib", flags->bucket_mib, "size of a gradient bucket")
       ->excludes(all_reduce);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/tools/formats_doc.h"
-#include "tests/tools/predict_fixture.h"
+#include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {
@@ -11,6 +11,16 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+class Predict : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) { write_text(folder_ / name, text); }
+  Outcome run(const std::string& arguments) {
+    return run_lockstep(words("predict " + arguments), folder_.path());
+  }
+
+  TempFolder folder_;
+};
 
 std::string run_file(const std::string& layers) {
   return R"({"schema": "lockstep.run/1", "config": {"device": "cpu", "model": "mlp:784-4096-10"},
@@ -203,32 +213,16 @@ TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
   expect_rejected(run(flags + " --strategy pipeline --schedule interleaved"), 2, {"2 layers", "4"});
 }
 
-TEST_F(Predict, BatchesFromTheHostHoldUpASmallNet) {
-  write("run.json", run_file(layer("0", 99, 10)));
-  expect_success(
-      run("--workload run.json --topology dgx1-v100 --devices 2 --input host --json h.json"));
-  const json late = read_json(folder_ / "h.json")["rows"].back();
-  EXPECT_EQ(late["mode"], "ddp");
-  EXPECT_GT(late["breakdown_seconds"]["data"], 0);
-}
-
-TEST_F(Predict, FilesOfOthersAreNamedWithTheirLine) {
-  const std::string good = run_file(layer("0", 99, 10));
+TEST_F(Predict, WorkloadsThatCannotBeTrueAreNamed) {
   const std::string flags = "--workload run.json --topology dgx1-v100";
-  write("run.json", good);
-  expect_success(run(flags));
+  const std::string good = run_file(layer("0", 99, 10));
   write("run.json", good.substr(0, good.size() / 2));
   expect_rejected(run(flags), 1, {"'run.json', line 3", "truncated"});
-  write("run.json", R"({"schema": "lockstep.bench-step/1"})");
-  expect_rejected(run(flags), 1, {"'run.json'", "lockstep.bench-step/1"});
-  write("run.json", R"({"traceEvents": []})");
-  expect_rejected(run(flags), 1, {"'run.json'", "this is a timeline"});
-  std::string tiny = run_file(layer("0", 99, 10));
+  std::string tiny = good;
   write("run.json", tiny.replace(tiny.find("4000"), 4, "3"));
   expect_rejected(run(flags), 1, {"'run.json'", "4 bytes"});
-  std::string timeless = run_file(layer("0", 99, 10));
-  timeless.replace(timeless.find("0.002"), 5, "0");  // backward
-  write("run.json", timeless);
+  std::string timeless = good;
+  write("run.json", timeless.replace(timeless.find("0.002"), 5, "0"));  // backward
   expect_rejected(run(flags), 1, {"'run.json'", "0 s backward"});
 }
 
@@ -297,18 +291,6 @@ TEST_F(Predict, AnAllReduceIsPredictedInSeveralWays) {
   Fields fields;
   collect_fields(file, fields);
   expect_documented("lockstep.predicted-all-reduce/1", fields);
-}
-
-TEST_F(Predict, WrongWordsAreUsageErrors) {
-  write("run.json", run_file(layer("0", 99, 10)));
-  expect_rejected(run("--workload run.json --topology dgx1-v100 --devices 0"), 2,
-                  {"--devices", "at least 1, found 0"});
-  expect_rejected(run("--workload run.json"), 2, {"--topology"});
-  expect_rejected(run("--workload run.json --topology dgx2"), 2, {"dgx1-v100"});
-  expect_rejected(run("--workload run.json --topology dgx1-v100 --devices 16"), 2,
-                  {"8 devices", "NAME*HOSTS@100gbe"});
-  expect_rejected(run("--workload run.json --topology dgx1-v100 --what-if luck=2"), 2, {"luck=2"});
-  expect_rejected(run("--workload run.json --topology dgx1-v100 --strategy zero"), 2, {"zero"});
 }
 
 }  // namespace

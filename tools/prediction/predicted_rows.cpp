@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -73,7 +72,6 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.num_devices = devices;
   options.own_plan = task.own_plan;
   options.ranks = task.ranks;
-  options.input = task.input;
   options.conditions = assumption.conditions;
   const double bucket = change.bucket_mib > 0 ? change.bucket_mib : task.bucket_mib;
   options.bucket_byte_limits = {
@@ -102,16 +100,9 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
 
 // Maps a lane of the simulation to a lane of a trace.
 trace::Lane lane_of(predict::WorkLane lane) {
-  switch (lane) {
-    case predict::WorkLane::compute:
-      return trace::Lane::compute;
-    case predict::WorkLane::comm:
-      return trace::Lane::comm;
-    case predict::WorkLane::host:
-      return trace::Lane::host;
-    default:
-      return trace::Lane::copy;
-  }
+  if (lane == predict::WorkLane::compute) return trace::Lane::compute;
+  if (lane == predict::WorkLane::comm) return trace::Lane::comm;
+  return lane == predict::WorkLane::host ? trace::Lane::host : trace::Lane::copy;
 }
 
 std::int64_t nanoseconds(double seconds) {
@@ -205,22 +196,6 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
   }
 }
 
-namespace {
-
-// A single device always has a row, because it is the baseline.
-bool has_rows(const PredictionTask& task, const WhatIf& change, std::size_t devices) {
-  return devices == 1 || devices * task.accumulate <= batch_of(task, change, devices);
-}
-
-}  // namespace
-
-std::vector<std::size_t> devices_without_rows(const PredictionTask& task, const WhatIf& change) {
-  std::vector<std::size_t> idle;
-  std::ranges::copy_if(task.devices, std::back_inserter(idle),
-                       [&](std::size_t devices) { return !has_rows(task, change, devices); });
-  return idle;
-}
-
 std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change) {
   std::vector<PredictedRow> rows;
   const auto step = [&](Strategy strategy, std::size_t devices, const Assumption& assumption) {
@@ -264,7 +239,8 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
   for (const Strategy strategy : task.strategies) {
     if (strategy == Strategy::single) continue;
     for (const std::size_t devices : task.devices) {
-      if (devices > 1 && has_rows(task, change, devices)) add(strategy, devices);
+      const bool has_rows = devices * task.accumulate <= batch_of(task, change, devices);
+      if (devices > 1 && has_rows) add(strategy, devices);
     }
   }
   return rows;

@@ -53,7 +53,6 @@ struct PredictionTask {
   double first_bucket_mib = 1;
   std::optional<plan::AllReducePlan> own_plan = {};
   predict::RankKind ranks = predict::RankKind::threads;  // for a machine that was measured
-  predict::StepOptions::Input input = predict::StepOptions::Input::ready;
   std::size_t accumulate = 1;  // micro-batches that each device's rows are cut into
   // For a pipeline; without a number of micro-batches, four times the stages.
   plan::PipelineSchedule schedule = plan::PipelineSchedule::gpipe;
@@ -71,12 +70,8 @@ std::size_t batch_of(const PredictionTask& task, const WhatIf& change, std::size
 // every device. REQUIRES: the topology has the devices.
 void require_possible(const PredictionTask& task, const std::vector<WhatIf>& changes);
 
-// The numbers of devices that exceed the rows in a step of the change; predict_rows leaves them
-// out.
-std::vector<std::size_t> devices_without_rows(const PredictionTask& task, const WhatIf& change);
-
-// Predicts one device, and each strategy on each larger number of devices, all with the run's batch
-// (or the change's). Speed-up is in samples per second, against one device with the same change.
+// Predicts one device, and each strategy on each larger number of devices that have a row each, all
+// with the run's batch (or the change's). Speed-up is in samples per second, against one device with the same change.
 // The band reaches from: devices, hosts and links 10 % faster, no stragglers, half the latency of
 // collectives and links, half a kernel's launch; to: links 25 % slower, devices and hosts 10 %
 // slower, twice the stragglers and the launch, three times the latency (8 A100s need so much for 32
