@@ -108,11 +108,6 @@ void expect_drawable(const std::vector<tools::page::PageRun>& runs) {
          "the page's script has nothing to read");
 }
 
-void read_workload_file(const std::filesystem::path& path) {
-  const tools::RunWorkload run = tools::read_run_workload(path.string());
-  expect(!run.step.layers.empty() && run.rows_per_epoch > 0, "a workload without work");
-}
-
 void read_run(const std::filesystem::path& path) {
   std::vector<tools::page::PageRun> runs(1);
   runs[0].file = tools::read_run_file(path, "explain");
@@ -121,6 +116,9 @@ void read_run(const std::filesystem::path& path) {
   expect_drawable(runs);
   runs.push_back(runs[0]);
   expect_drawable(runs);
+  if (!runs[0].file.workload) return;
+  const tools::RunWorkload run = tools::read_run_workload(path.string());
+  expect(!run.step.layers.empty() && run.rows_per_epoch > 0, "a workload without work");
 }
 
 void read_timeline(const std::filesystem::path& path) {
@@ -149,7 +147,6 @@ constexpr FileReader kReaders[] = {
     {"mnist", read_mnist_folder},
     {"csv", read_csv_file},
     {"topology", read_topology_file},
-    {"run_workload", read_workload_file},
     {"run_file", read_run},
     {"step_timeline", read_timeline},
 };
