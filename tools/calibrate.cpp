@@ -16,7 +16,6 @@
 #include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/logical_device.h"
 #include "simulate/predict/kernel_cost.h"
-#include "tools/calibration/calibrated_file.h"
 #include "tools/calibration/measurement.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"

@@ -1,4 +1,4 @@
-#include "tools/calibration/calibrated_file.h"
+#include "tools/calibration/measurement.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,12 +1,14 @@
 // `lockstep calibrate` measures one CPU device, alone and with others at work, and all-reduces
-// among several ranks.
+// among several ranks, and writes what it measured as a topology file (docs/prediction.md).
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "engine/comm/communicator.h"
 #include "simulate/predict/measured_machine.h"
+#include "simulate/predict/topology.h"
 
 namespace lockstep::tools {
 
@@ -55,5 +57,19 @@ predict::Interference measure_overlap(comm::Communicator& communicator, Device d
 // The standard deviation of the ranks' times for the same computation, as a share of the time. It
 // is the deviation that makes the slowest of so many ranks as late as it was in the median round.
 double measure_deviation(comm::Communicator& communicator, Device device);
+
+// --- the file (calibrated_file.cpp) ---
+
+// The topology of num_devices devices of this host's CPU that share its memory, with all figures
+// derived from the measurements. Its links are fitted so that the engine's own all-reduce by
+// threads is charged what it took, at a small and at a large size.
+predict::Topology calibrated_topology(const predict::MeasuredMachine& measured,
+                                      std::size_t num_devices);
+
+// The JSON that parse_topology() reads.
+nlohmann::ordered_json topology_json(const predict::Topology& topology);
+
+// A curve as JSON, for the file and between ranks.
+nlohmann::ordered_json curve_json(const predict::Curve& curve);
 
 }  // namespace lockstep::tools
