@@ -48,7 +48,12 @@ why_busy() {  # UUID USED_MIB UTILIZATION
 try_acquire() {
   local turn locks=() gpus index uuid used utilization reason holder
   taken=() busy=()
-  exec {turn}<"$folder" && flock "$turn"  # one program chooses at a time
+  exec {turn}<"$folder"
+  if ! flock -w 5 "$turn"; then
+    exec {turn}<&-
+    busy=("another program is choosing")
+    return
+  fi
   gpus=$(query gpu index,uuid,memory.used,utilization.gpu) || die "nvidia-smi fails: ${gpus//$'\n'/ }"
   processes=$(query compute-apps gpu_uuid,pid)
   while IFS=, read -r index uuid used utilization; do
