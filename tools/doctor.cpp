@@ -82,22 +82,6 @@ std::string describe_extent(const doctor::Records& records,
                      records.processes.size(), trainers.size(), records.steps.size(), collectives);
 }
 
-nlohmann::ordered_json to_json(const CommandLine& job, const doctor::Findings& findings,
-                               const ChildEnd& program) {
-  nlohmann::ordered_json json{{"schema", "lockstep.doctor/1"},
-                              {"command", job},
-                              {"exit_code", program.code},
-                              {"timed_out", program.how == ChildEnd::How::out_of_time},
-                              {"findings", nlohmann::ordered_json::array()}};
-  for (const doctor::Finding& finding : findings) {
-    json["findings"].push_back({{"invariant", finding.invariant},
-                                {"found", finding.found},
-                                {"expected", finding.expected},
-                                {"advice", finding.advice}});
-  }
-  return json;
-}
-
 int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   require(!job.empty(), ErrorCode::Usage, kDoctor,
           "say what to run: lockstep doctor -- PROGRAM ARGUMENTS");
@@ -126,7 +110,13 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   }
   const std::string end = describe_end(program, flags.timeout_seconds);
   if (!end.empty()) fmt::print(out, "program: {}\n", end);
-  if (!flags.json_path.empty()) write_json(flags.json_path, to_json(job, findings, program));
+  if (!flags.json_path.empty()) {
+    write_json(flags.json_path, {{"schema", "lockstep.doctor/1"},
+                                 {"command", job},
+                                 {"exit_code", program.code},
+                                 {"timed_out", program.how == ChildEnd::How::out_of_time},
+                                 {"findings", nlohmann::json(findings)}});
+  }
   if (!has_recorded && end.empty()) return 2;
   const std::string extent = describe_extent(records, trainers);
   if (findings.empty() && end.empty()) {

@@ -46,8 +46,6 @@ struct GlobalGradient {
   std::optional<double> factor(const Values& a, const Values& b) const;
 };
 
-using record::kSketchSize;
-
 constexpr double kTolerance = 3e-4;  // of float32 sums, relative to their terms
 
 // The factor on each row's gradient, if it is the same in all losses of the pass.

@@ -20,6 +20,8 @@ struct Finding {
   std::string advice;     // where to look
 };
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, invariant, found, expected, advice)
+
 using Findings = std::vector<Finding>;
 
 inline void add(std::optional<Finding> finding, Findings& findings) {

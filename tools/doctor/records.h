@@ -13,14 +13,6 @@
 
 namespace lockstep::doctor {
 
-using record::CallRecord;
-using record::LossRecord;
-using record::MemberRecord;
-using record::Origin;
-using record::ParameterRecord;
-using record::PartRecord;
-using record::StepRecord;
-
 // Facts that the engine reports (engine/trace/observer.h); members are named like the facts'
 // fields.
 struct WrappedRecord {

@@ -17,7 +17,7 @@
 #include "engine/core/thread_context.h"
 #include "tools/doctor/record/records.h"
 
-namespace lockstep::record {
+namespace lockstep::doctor {
 
 namespace {
 
@@ -237,4 +237,4 @@ std::uint64_t write_event(const char* name, json fields, const Rank& by) {
   return number;
 }
 
-}  // namespace lockstep::record
+}  // namespace lockstep::doctor

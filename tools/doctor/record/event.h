@@ -22,7 +22,7 @@
 #include "engine/core/views.h"
 #include "engine/trace/observer.h"
 
-namespace lockstep::record {
+namespace lockstep::doctor {
 
 inline constexpr std::size_t kSketchSize = 16;
 inline constexpr std::size_t kNumSampled = 256;
@@ -67,4 +67,4 @@ Rank rank_of(std::uint32_t group, int rank);
 // Writes the event of a rank, and returns its number. fields: an object.
 std::uint64_t write_event(const char* name, nlohmann::json fields, const Rank& by = current_rank());
 
-}  // namespace lockstep::record
+}  // namespace lockstep::doctor

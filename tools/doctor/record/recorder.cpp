@@ -30,7 +30,7 @@
 #include "tools/doctor/record/event.h"
 #include "tools/doctor/record/records.h"
 
-namespace lockstep::record {
+namespace lockstep::doctor {
 namespace {
 
 using nlohmann::json;
@@ -135,7 +135,7 @@ class Recorder final : public trace::Observer {
                      ConstTensorView upstream) override;
   void leaf_gradient(const trace::LeafGradient& gradient) override;
   void step(const OptimizerStep& step, Moment moment) override;
-  std::string new_group_name() override { return record::new_group_name(); }
+  std::string new_group_name() override { return doctor::new_group_name(); }
   std::uint32_t group_made(const trace::RankGroup& group) override { return register_group(group); }
   void group_left(std::uint32_t group, int rank) override;
   void call(const trace::Call& call, Moment moment) override;
@@ -445,9 +445,9 @@ bool install() {
 }
 
 }  // namespace
-}  // namespace lockstep::record
+}  // namespace lockstep::doctor
 
 // CMakeLists.txt makes every program refer to it.
 extern "C" {
-bool lockstep_recorder = lockstep::record::install();
+bool lockstep_recorder = lockstep::doctor::install();
 }

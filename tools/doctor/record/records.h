@@ -10,7 +10,7 @@
 
 #include "tools/doctor/record/event.h"
 
-namespace lockstep::record {
+namespace lockstep::doctor {
 
 // The rank and the time of an event. Numbers count the events of one process.
 struct Origin {
@@ -96,4 +96,4 @@ struct MemberRecord {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MemberRecord, module, device, num_bytes)
 
-}  // namespace lockstep::record
+}  // namespace lockstep::doctor
