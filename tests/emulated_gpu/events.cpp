@@ -65,13 +65,6 @@ cudaError_t CUDARTAPI cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flag
   return api_on_gpu([&] { return create(event, flags); });
 }
 
-cudaError_t CUDARTAPI cudaEventDestroy(cudaEvent_t event) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    return state().events.erase(event) == 1 ? cudaSuccess : cudaErrorInvalidResourceHandle;
-  });
-}
-
 cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return api_on_gpu([&] { return record(event, stream); });
 }

@@ -135,7 +135,8 @@ TEST_F(Faults, Fault2IsOurErrorThatNamesTheTensor) {
 TEST_F(Faults, Fault3IsShownByAThread) {
   EXPECT_EXIT(IN_NEW_PROCESS({
                 EXPECT_OK(cudaSetDevice(1));
-                const Event event;
+                cudaEvent_t event = nullptr;
+                EXPECT_OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
                 EXPECT_FALSE(has_context(0));
                 std::thread([&] { cudaEventQuery(event); }).join();
                 EXPECT_TRUE(has_context(0));
@@ -267,7 +268,11 @@ void let_a_host_function_wait(cudaStream_t stream) {
 TEST_F(Faults, Fault6IsShownByAWaitingHostFunction) {
   const std::pair<std::function<void()>, const char*> calls[] = {
       {[] { const Array<int> array(1); }, "deadlock: cudaMalloc waits for a host function"},
-      {[] { const Pinned<int> pinned(1); }, "deadlock: cudaHostAlloc waits for a host function"},
+      {[] {
+         void* pinned = nullptr;
+         cudaHostAlloc(&pinned, sizeof(int), 0);
+       },
+       "deadlock: cudaHostAlloc waits for a host function"},
       {[] {
          const Stream other;
          cudaGraph_t graph = captured_on(other, [] {});

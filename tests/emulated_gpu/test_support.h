@@ -1,4 +1,4 @@
-// Shared by the tests of the emulated GPU: owned streams, events and device arrays, and launches.
+// Shared by the tests of the emulated GPU: owned streams and device arrays, and launches.
 //
 // For test sources with kernels: include it first, it brings the device language.
 #pragma once
@@ -29,9 +29,7 @@ inline const int kLoadsKernelsEarly = setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 
 class Stream {
  public:
-  explicit Stream(unsigned flags = cudaStreamNonBlocking) {
-    EXPECT_OK(cudaStreamCreateWithFlags(&handle_, flags));
-  }
+  Stream() { EXPECT_OK(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking)); }
   ~Stream() { cudaStreamDestroy(handle_); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -40,20 +38,6 @@ class Stream {
 
  private:
   cudaStream_t handle_ = nullptr;
-};
-
-class Event {
- public:
-  explicit Event(unsigned flags = cudaEventDisableTiming) {
-    EXPECT_OK(cudaEventCreateWithFlags(&handle_, flags));
-  }
-  ~Event() { cudaEventDestroy(handle_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  operator cudaEvent_t() const { return handle_; }
-
- private:
-  cudaEvent_t handle_ = nullptr;
 };
 
 // An array on the current GPU.
@@ -80,25 +64,6 @@ class Array {
     EXPECT_OK(cudaMemcpy(result.data(), data_, num_bytes(), cudaMemcpyDeviceToHost));
     return result;
   }
-
- private:
-  T* data_ = nullptr;
-  std::size_t size_;
-};
-
-// Memory that copies are asynchronous with.
-template <typename T>
-class Pinned {
- public:
-  explicit Pinned(std::size_t size) : size_(size) {
-    EXPECT_OK(cudaHostAlloc(reinterpret_cast<void**>(&data_), size * sizeof(T), 0));
-  }
-  ~Pinned() { cudaFreeHost(data_); }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
-  T* data() const { return data_; }
-  T& operator[](std::size_t i) const { return data_[i]; }
-  std::size_t num_bytes() const { return size_ * sizeof(T); }
 
  private:
   T* data_ = nullptr;

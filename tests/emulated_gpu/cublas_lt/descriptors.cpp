@@ -9,66 +9,11 @@ using namespace emulated_gpu::cublas_lt;
 
 namespace {
 
-struct Bytes {
-  void* data = nullptr;  // nullptr: there is no such attribute here
-  std::size_t size = 0;
-};
-
-template <typename T>
-Bytes bytes_of(T& field) {
-  return {&field, sizeof(field)};
-}
-
-Bytes attribute(Operation& operation, cublasLtMatmulDescAttributes_t name) {
-  switch (name) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-      return bytes_of(operation.transpose_a);
-    case CUBLASLT_MATMUL_DESC_TRANSB:
-      return bytes_of(operation.transpose_b);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      return bytes_of(operation.epilogue);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return bytes_of(operation.bias);
-    default:
-      return {};
-  }
-}
-
-Bytes attribute(Layout& layout, cublasLtMatrixLayoutAttribute_t name) {
-  switch (name) {
-    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-      return bytes_of(layout.batch_count);
-    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
-      return bytes_of(layout.batch_stride);
-    default:
-      return {};
-  }
-}
-
-Bytes attribute(Preference& preference, cublasLtMatmulPreferenceAttributes_t name) {
-  switch (name) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      return bytes_of(preference.max_workspace_bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-      return bytes_of(preference.alignment_a);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-      return bytes_of(preference.alignment_b);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-      return bytes_of(preference.alignment_c);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-      return bytes_of(preference.alignment_d);
-    default:
-      return {};
-  }
-}
-
-// Object: what is behind a Handle.
-template <typename Object, typename Handle, typename Name>
-cublasStatus_t set(Handle handle, Name name, const void* buffer, std::size_t num_bytes) {
-  if (handle == nullptr || buffer == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  const Bytes field = attribute(*reinterpret_cast<Object*>(handle), name);
-  if (field.data == nullptr || field.size != num_bytes) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(field.data, buffer, num_bytes);
+// Takes an attribute's value.
+template <typename Field>
+cublasStatus_t store(Field& field, const void* buffer, std::size_t num_bytes) {
+  if (buffer == nullptr || num_bytes != sizeof(field)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&field, buffer, num_bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -115,7 +60,20 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t 
                                                            cublasLtMatmulDescAttributes_t attr,
                                                            const void* buf,
                                                            std::size_t sizeInBytes) {
-  return set<Operation>(matmulDesc, attr, buf, sizeInBytes);
+  if (matmulDesc == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  auto& operation = *reinterpret_cast<Operation*>(matmulDesc);
+  switch (attr) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return store(operation.transpose_a, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return store(operation.transpose_b, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return store(operation.epilogue, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return store(operation.bias, buf, sizeInBytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
 }
 
 cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* matLayout,
@@ -137,7 +95,16 @@ cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayou
                                                              cublasLtMatrixLayoutAttribute_t attr,
                                                              const void* buf,
                                                              std::size_t sizeInBytes) {
-  return set<Layout>(matLayout, attr, buf, sizeInBytes);
+  if (matLayout == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  auto& layout = *reinterpret_cast<Layout*>(matLayout);
+  switch (attr) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return store(layout.batch_count, buf, sizeInBytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return store(layout.batch_stride, buf, sizeInBytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
 }
 
 cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* pref) {
@@ -151,7 +118,22 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceDestroy(cublasLtMatmulPrefer
 cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t attr, const void* buf,
     std::size_t sizeInBytes) {
-  return set<Preference>(pref, attr, buf, sizeInBytes);
+  if (pref == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  auto& preference = *reinterpret_cast<Preference*>(pref);
+  switch (attr) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return store(preference.max_workspace_bytes, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return store(preference.alignment_a, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return store(preference.alignment_b, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return store(preference.alignment_c, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return store(preference.alignment_d, buf, sizeInBytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
 }
 
 const char* CUBLASWINAPI cublasLtGetStatusString(cublasStatus_t status) {

@@ -31,12 +31,6 @@ T operand(T value, std::int32_t compute_type) {
   }
 }
 
-// One matrix of a batch; element (i, j) is at j * ld + i.
-template <typename T>
-T* matrix_of(const Layout& layout, T* data, std::size_t batch) {
-  return data + batch * static_cast<std::size_t>(layout.batch_stride);
-}
-
 // Element `index` of a factor, which may be bfloat16.
 template <typename T>
 T element(const Layout& layout, const void* x, std::size_t index) {
@@ -61,77 +55,64 @@ std::vector<T> packed(const Layout& layout, const void* x, std::size_t batch, bo
   return result;
 }
 
-// One matrix of the batch.
+// sum over l of a(i, l) * b(l, j), for all i: each part of the inner dimension by itself.
 template <typename T>
-class Product {
- public:
-  Product(const Problem& problem, const Algorithm& algorithm, const Operands& operands,
-          std::size_t batch)
-      : problem_(problem),
-        num_splits_(static_cast<std::size_t>(algorithm.num_splits)),
-        depth_(algorithm.rest == Algorithm::Rest::lost ? problem.k() / num_splits_ * num_splits_
-                                                       : problem.k()),
-        alpha_(*static_cast<const T*>(operands.alpha)),
-        beta_(*static_cast<const T*>(operands.beta)),
-        c_(matrix_of(problem.c, static_cast<const T*>(operands.c), batch)),
-        d_(matrix_of(problem.d, static_cast<T*>(operands.d), batch)) {
-    const Operation& operation = problem.operation;
-    a_ = packed<T>(problem.a, operands.a, batch, operation.transpose_a != CUBLAS_OP_N, problem.m(),
-                   problem.k(), operation.compute_type);
-    b_ = packed<T>(problem.b, operands.b, batch, operation.transpose_b != CUBLAS_OP_N, problem.k(),
-                   problem.n(), operation.compute_type);
+std::vector<T> column_of_product(const std::vector<T>& a, const T* b, std::size_t m,
+                                 std::size_t depth, std::size_t num_splits) {
+  std::vector<T> result(m), partial(m);
+  for (std::size_t part = 0; part < num_splits; ++part) {
+    std::fill(partial.begin(), partial.end(), T(0));
+    for (std::size_t l = depth * part / num_splits; l < depth * (part + 1) / num_splits; ++l) {
+      const T factor = b[l];
+      const T* column = &a[l * m];
+      for (std::size_t i = 0; i < m; ++i) partial[i] += column[i] * factor;
+    }
+    for (std::size_t i = 0; i < m; ++i) result[i] += partial[i];
   }
+  return result;
+}
 
-  void run() {
-    const std::size_t m = problem_.m(), n = problem_.n();
-    const auto ld_c = static_cast<std::size_t>(problem_.c.ld);
-    const auto ld_d = static_cast<std::size_t>(problem_.d.ld);
-    for (std::size_t j = 0; j < n; ++j) {
-      const std::vector<T> column = column_of_product(j);
-      for (std::size_t i = 0; i < m; ++i) {
-        T value = alpha_ * column[i];
-        if (beta_ != 0) value += beta_ * c_[j * ld_c + i];
-        if (adds_bias(problem_)) value += static_cast<const T*>(problem_.operation.bias)[i];
-        d_[j * ld_d + i] = applies_relu(problem_) && value < 0 ? T(0) : value;
-      }
+// One matrix of the batch; element (i, j) is at j * ld + i.
+template <typename T>
+void multiply(const Problem& problem, const Algorithm& algorithm, const Operands& operands,
+              std::size_t batch) {
+  const Operation& operation = problem.operation;
+  const std::size_t m = problem.m(), n = problem.n(), k = problem.k();
+  const std::vector<T> a =
+      packed<T>(problem.a, operands.a, batch, operation.transpose_a != CUBLAS_OP_N, m, k,
+                operation.compute_type);
+  const std::vector<T> b =
+      packed<T>(problem.b, operands.b, batch, operation.transpose_b != CUBLAS_OP_N, k, n,
+                operation.compute_type);
+  const auto num_splits = static_cast<std::size_t>(algorithm.num_splits);
+  const bool loses_rest = algorithm.rest == Algorithm::Rest::lost;
+  const std::size_t depth = loses_rest ? k / num_splits * num_splits : k;
+  const T alpha = *static_cast<const T*>(operands.alpha);
+  const T beta = *static_cast<const T*>(operands.beta);
+  const auto place = [batch](const Layout& layout, std::size_t i, std::size_t j) {
+    return batch * static_cast<std::size_t>(layout.batch_stride) +
+           j * static_cast<std::size_t>(layout.ld) + i;
+  };
+  for (std::size_t j = 0; j < n; ++j) {
+    const std::vector<T> column = column_of_product(a, &b[j * k], m, depth, num_splits);
+    for (std::size_t i = 0; i < m; ++i) {
+      T value = alpha * column[i];
+      if (beta != 0) value += beta * static_cast<const T*>(operands.c)[place(problem.c, i, j)];
+      if (adds_bias(problem)) value += static_cast<const T*>(operation.bias)[i];
+      static_cast<T*>(operands.d)[place(problem.d, i, j)] =
+          applies_relu(problem) && value < 0 ? T(0) : value;
     }
   }
-
- private:
-  // sum over l of op(A)(i, l) * op(B)(l, j), for all i.
-  std::vector<T> column_of_product(std::size_t j) const {
-    const std::size_t m = problem_.m(), k = problem_.k();
-    std::vector<T> result(m), partial(m);
-    for (std::size_t part = 0; part < num_splits_; ++part) {
-      std::fill(partial.begin(), partial.end(), T(0));
-      for (std::size_t l = depth_ * part / num_splits_; l < depth_ * (part + 1) / num_splits_;
-           ++l) {
-        const T factor = b_[j * k + l];
-        const T* a = &a_[l * m];
-        for (std::size_t i = 0; i < m; ++i) partial[i] += a[i] * factor;
-      }
-      for (std::size_t i = 0; i < m; ++i) result[i] += partial[i];
-    }
-    return result;
-  }
-
-  const Problem& problem_;
-  std::size_t num_splits_;
-  std::size_t depth_;  // how much of k is summed
-  T alpha_, beta_;
-  std::vector<T> a_, b_;
-  const T* c_;
-  T* d_;
-};
+}
 
 }  // namespace
 
 void compute(const Problem& problem, const Algorithm& algorithm, const Operands& operands) {
   for (std::size_t batch = 0; batch < static_cast<std::size_t>(problem.d.batch_count); ++batch) {
     if (problem.operation.scale_type == CUDA_R_64F) {
-      Product<double>(problem, algorithm, operands, batch).run();
+      multiply<double>(problem, algorithm, operands, batch);
     } else {
-      Product<float>(problem, algorithm, operands, batch).run();
+      multiply<float>(problem, algorithm, operands, batch);
     }
   }
 }
