@@ -82,22 +82,6 @@ StepLength rehearse(const predict::Topology& topology, const ActedTraining& trai
   return last;
 }
 
-std::int64_t length(const trace::Span& span) {
-  return span.end_ns - span.begin_ns;
-}
-
-// The very first step is left out: it takes memory and settles DDP's buckets.
-trace::Span median_step(const std::vector<trace::Span>& spans) {
-  std::vector<trace::Span> steps;
-  for (const trace::Span& span : spans) {
-    const bool is_step = span.category == trace::Category::step && span.sequence > 0;
-    if (is_step && span.thread == trace::kDeviceThread && span.rank == 0) steps.push_back(span);
-  }
-  require(!steps.empty(), ErrorCode::State, "act_out", "the first device recorded no second step");
-  std::ranges::sort(steps, {}, length);
-  return steps[(steps.size() - 1) / 2];
-}
-
 // The fraction of the step that these spans of a device cover; they don't overlap.
 double covered_fraction(const ActedSteps& acted, int device,
                         bool (*is_meant)(const trace::Span& span)) {
@@ -107,16 +91,20 @@ double covered_fraction(const ActedSteps& acted, int device,
     covered += std::max<std::int64_t>(
         0, std::min(span.end_ns, acted.step.end_ns) - std::max(span.begin_ns, acted.step.begin_ns));
   }
-  return static_cast<double>(covered) / static_cast<double>(length(acted.step));
+  return 1e-9 * static_cast<double>(covered) / acted.step_seconds;
 }
 
 void take_times(int num_devices, ActedSteps& acted) {
-  acted.step = median_step(acted.recording.spans);
-  acted.step_seconds = 1e-9 * static_cast<double>(length(acted.step));
+  // The first device's, without its very first step, which takes memory and settles DDP's buckets.
   std::vector<trace::Span> spans = acted.recording.spans;
   std::erase_if(spans, [](const trace::Span& span) {
-    return span.rank != 0 || span.thread != trace::kDeviceThread;
+    const bool is_first = span.category == trace::Category::step && span.sequence == 0;
+    return span.rank != 0 || span.thread != trace::kDeviceThread || is_first;
   });
+  const trace::Span* const step = trace::median_step_span(spans, /*rank=*/0);
+  require(step != nullptr, ErrorCode::State, "act_out", "the first device recorded no second step");
+  acted.step = *step;
+  acted.step_seconds = 1e-9 * static_cast<double>(step->end_ns - step->begin_ns);
   acted.breakdown = trace::step_breakdown(spans, acted.step);
   for (int device = 0; device < num_devices; ++device) {
     acted.busy.push_back(covered_fraction(acted, device, slow_motion::is_kernel));
