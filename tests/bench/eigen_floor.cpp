@@ -1,14 +1,18 @@
 // The floor: one training step of an MLP written directly in Eigen with OpenMP, without an engine.
 // The engine's step is compared with it (scripts/check_targets.sh).
 //
-//   eigen_floor 2 256 784 256 128 10    prints "threads batch median_us gflops"
+//   eigen_floor THREADS BATCH SIZE SIZE...     sizes of the layers, input first; prints "threads
+//   batch
+//                                              median_us"
 //
 // Two of these at once, each with half the batch and one thread, give the ceiling of what two ranks
 // can reach on this machine.
 #include <Eigen/Dense>
+#include <algorithm>
 #include <chrono>
-
-#include "report.h"
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
 
 namespace {
 
@@ -75,21 +79,25 @@ void update(std::vector<Layer>& layers) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const StepBenchmark benchmark = parse_step_benchmark(argc, argv);
-  Eigen::setNbThreads(benchmark.threads);
-  const auto batch = static_cast<Index>(benchmark.batch);
-  const Matrix x = Matrix::Random(batch, static_cast<Index>(benchmark.sizes[0]));
-  std::vector<Layer> layers(benchmark.sizes.size() - 1);
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const auto in = static_cast<Index>(benchmark.sizes[i]);
-    const auto out = static_cast<Index>(benchmark.sizes[i + 1]);
-    layers[i].weight = Matrix::Random(out, in) * 0.05f;
-    layers[i].weight_grad = layers[i].weight_momentum = Matrix::Zero(out, in);
-    layers[i].bias = layers[i].bias_grad = layers[i].bias_momentum = Row::Zero(out);
-    layers[i].output.resize(batch, out);
+  if (argc < 5) {
+    std::fprintf(stderr, "usage: %s THREADS BATCH SIZE SIZE...\n", argv[0]);
+    return 2;
+  }
+  const int threads = std::atoi(argv[1]);
+  const Index batch = std::atol(argv[2]);
+  Eigen::setNbThreads(threads);
+  const Matrix x = Matrix::Random(batch, std::atol(argv[3]));
+  std::vector<Layer> layers;
+  for (int word = 4; word < argc; ++word) {
+    const Index in = std::atol(argv[word - 1]), out = std::atol(argv[word]);
+    Layer& layer = layers.emplace_back();
+    layer.weight = Matrix::Random(out, in) * 0.05f;
+    layer.weight_grad = layer.weight_momentum = Matrix::Zero(out, in);
+    layer.bias = layer.bias_grad = layer.bias_momentum = Row::Zero(out);
+    layer.output.resize(batch, out);
   }
   std::vector<double> seconds;
-  for (int step = 0; step < benchmark.steps; ++step) {
+  for (int step = 0; step < 40; ++step) {
     const auto start = std::chrono::steady_clock::now();
     forward(x, layers);
     backward(x, layers);
@@ -97,5 +105,6 @@ int main(int argc, char** argv) {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     seconds.push_back(elapsed.count());
   }
-  report(benchmark, seconds);
+  std::ranges::sort(seconds);
+  std::printf("%d %ld %.1f\n", threads, batch, seconds[seconds.size() / 2] * 1e6);
 }
