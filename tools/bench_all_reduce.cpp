@@ -4,20 +4,27 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
+#include <string>
 #include <vector>
 
+#include "engine/comm/communicator.h"
 #include "engine/comm/thread_group.h"
+#include "engine/core/dtype.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
-#include "tools/collectives/all_reduce_flags.h"
+#include "tools/cli/training_flags.h"
 #include "tools/commands.h"
 #include "tools/ranks/rank_job.h"
 #include "tools/ranks/start_ranks.h"
@@ -29,40 +36,232 @@
 namespace lockstep::tools {
 namespace {
 
-void require_valid(const AllReduceFlags& flags) {
-  require_positive("--comm-timeout", flags.comm_timeout);
-  plan::parse_all_reduce_plan(flags.plan);
-  require(flags.op != "avg" || is_floating_point(flags.dtype()), ErrorCode::Usage, "-o",
-          "cannot average {}; use sum, or a floating-point type", flags.datatype);
-  require_writable({{"--json", flags.json_path}});
-  list_sizes(flags);
-}
+constexpr const char* kAll = "all";
 
-TrainingFlags device_flags(const AllReduceFlags& flags) {
-  TrainingFlags devices;
-  devices.device = flags.device;
-  devices.virtual_devices = flags.virtual_devices;
-  devices.devices = flags.num_ranks;
-  return devices;
-}
+// Element types and operations, by nccl-tests' names.
+struct Datatype {
+  DType dtype;
+  double roundoff;  // the largest relative error of one rounding
+};
+const std::map<std::string, Datatype> kDatatypes = {
+    {"float", {DType::float32, 0x1p-24}}, {"double", {DType::float64, 0x1p-53}},
+    {"half", {DType::float16, 0x1p-11}},  {"bfloat16", {DType::bfloat16, 0x1p-8}},
+    {"int32", {DType::int32, 0}},         {"int64", {DType::int64, 0}}};
 
-// algbw and busbw, as nccl-tests defines them.
-struct Bandwidth {
-  double algbw = 0;  // GB/s
-  double busbw = 0;
+struct Operation {
+  comm::ReduceOp op;
+  double (*combine)(double a, double b);  // two ranks' values; an average is divided afterwards
+};
+const std::map<std::string, Operation> kOps = {
+    {"sum", {comm::ReduceOp::sum, [](double a, double b) { return a + b; }}},
+    {"avg", {comm::ReduceOp::average, [](double a, double b) { return a + b; }}},
+    {"prod", {comm::ReduceOp::product, [](double a, double b) { return a * b; }}},
+    {"min", {comm::ReduceOp::min, [](double a, double b) { return std::min(a, b); }}},
+    {"max", {comm::ReduceOp::max, [](double a, double b) { return std::max(a, b); }}}};
+
+// Of the training flags, those of the devices and of the ranks are this command's, too.
+struct AllReduceFlags : TrainingFlags {
+  std::string first_bytes = "16K";
+  std::string last_bytes = "64M";
+  int factor = 4;
+  std::string step_bytes;  // -i: the step between sizes, instead of the factor
+  std::string datatype = "float";
+  std::string op = "sum";
+  int iterations = 20;
+  int warm_up = 5;
+  std::string check = "0";  // -c: "" alone, else a number; 0 does not check
+  int blocking = 1;
+  int local_register = 0;
+  std::string format = "lockstep";
+
+  int num_ranks() const { return devices.value_or(2); }
+  bool checks() const { return check != "0"; }
+  bool is_nccl_tests() const { return format == "nccl-tests"; }
+  // For "all", the largest, which sets the smallest size.
+  DType dtype() const { return datatype == kAll ? DType::float64 : kDatatypes.at(datatype).dtype; }
 };
 
-Bandwidth bandwidth(std::size_t num_bytes, const AllReduceTime& time, int num_ranks) {
-  const double algbw = static_cast<double>(num_bytes) / time.seconds * 1e-9;
-  return {algbw, algbw * 2 * (num_ranks - 1) / num_ranks};
+template <typename T>
+std::vector<std::string> names_in(const std::map<std::string, T>& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : map) names.push_back(name);
+  names.push_back(kAll);
+  return names;
 }
 
-// One size, as one rank measured it. out_of_place: only with --format nccl-tests.
-struct Measured {
-  std::size_t count = 0;
-  AllReduceTime in_place;
-  std::optional<AllReduceTime> out_of_place;
+void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
+  command.add_option("-b,--minbytes", flags.first_bytes, "smallest size, such as 16K");
+  command.add_option("-e,--maxbytes", flags.last_bytes, "largest size, such as 64M");
+  CLI::Option* const factor =
+      command.add_option("-f,--stepfactor", flags.factor, "factor from one size to the next");
+  command
+      .add_option("-i,--stepbytes", flags.step_bytes, "bytes from one size to the next, such as 1M")
+      ->excludes(factor);
+  command
+      .add_option("-d,--datatype", flags.datatype,
+                  "float, double, half, bfloat16, int32 or int64; all: one after the other")
+      ->check(one_of(names_in(kDatatypes)));
+  command
+      .add_option("-o,--op", flags.op, "sum, prod, min, max or avg (floating point only); or all")
+      ->check(one_of(names_in(kOps)));
+  command.add_option("-n,--iters", flags.iterations, "timed all-reduces")
+      ->check(CLI::Range(1, 1000000));
+  command.add_option("-w,--warmup_iters", flags.warm_up, "untimed all-reduces before them")
+      ->check(CLI::Range(0, 1000000));
+  command.add_option("-c,--check", flags.check, "check the results (0: do not)")
+      ->expected(0, 1)
+      ->default_str("")
+      ->check(one_of({"", "0", "1"}));
+  command
+      .add_option("-z,--blocking", flags.blocking,
+                  "accepted for compatibility with nccl-tests: each all-reduce is waited for")
+      ->check(CLI::Range(0, 1));
+  command
+      .add_option("-R,--local_register", flags.local_register,
+                  "accepted for compatibility with nccl-tests: NCCL registers buffers as it likes")
+      ->check(CLI::Range(0, 2));
+  command
+      .add_option("-g,--devices,--ngpus", flags.devices,
+                  "number of ranks, one device each (default 2); in a job, 1 or leave it out")
+      ->check(CLI::Range(1, runtime::kMaxCpuDevices));
+  for (const char* name : {"--device", "--virtual-devices", "--ranks", "--comm", "--nccl-share-gpu",
+                           "--plan", "--transport", "--link", "--comm-timeout", "--json"}) {
+    add_training_flag(command, flags, name);
+  }
+  command
+      .add_option("--format", flags.format,
+                  "the table: lockstep, or nccl-tests (out-of-place and in-place columns)")
+      ->check(one_of({"lockstep", "nccl-tests"}));
+}
+
+// The sizes in bytes from -b to -e. Throws Error{Usage} for sizes that make no sense, are below one
+// element, or exceed this machine's memory.
+std::vector<std::size_t> list_sizes(const AllReduceFlags& flags) {
+  const std::size_t first = parse_bytes("-b", flags.first_bytes);
+  const std::size_t last = parse_bytes("-e", flags.last_bytes);
+  const std::size_t least = size_of(flags.dtype());
+  require(first >= least && first <= last, ErrorCode::Usage, "bench",
+          "sizes must satisfy {} <= -b <= -e, found -b {} -e {}", least, first, last);
+  require(flags.factor >= 2, ErrorCode::Usage, "-f", "must be at least 2, found {}", flags.factor);
+  std::vector<std::size_t> sizes;
+  if (!flags.step_bytes.empty()) {
+    constexpr std::size_t kMostSizes = 10000;
+    const std::size_t step = parse_bytes("-i", flags.step_bytes);
+    require(step >= least && (last - first) / step < kMostSizes, ErrorCode::Usage, "-i",
+            "expected at least {} bytes, and at most {} sizes, found {}", least, kMostSizes, step);
+    for (std::size_t bytes = first; bytes <= last; bytes += step) sizes.push_back(bytes);
+  } else {
+    const auto factor = static_cast<std::size_t>(flags.factor);
+    for (std::size_t bytes = first;; bytes *= factor) {
+      sizes.push_back(bytes);
+      if (bytes > last / factor) break;
+    }
+  }
+  const int num_buffers = flags.is_nccl_tests() ? 2 : 1;
+  require_memory("-e", static_cast<double>(sizes.back()) * flags.num_ranks() * num_buffers);
+  return sizes;
+}
+
+// One measurement after the other: -d all and -o all stand for every type and operation.
+std::vector<AllReduceFlags> each_type_and_op(const AllReduceFlags& flags) {
+  std::vector<AllReduceFlags> all;
+  for (const auto& [datatype, type] : kDatatypes) {
+    if (flags.datatype != datatype && flags.datatype != kAll) continue;
+    for (const auto& [op, reduce_op] : kOps) {
+      const bool is_wanted = flags.op == op || flags.op == kAll;
+      if (!is_wanted || (op == "avg" && type.roundoff == 0)) continue;
+      all.push_back(flags);
+      all.back().datatype = datatype;
+      all.back().op = op;
+    }
+  }
+  return all;
+}
+
+// Rank r contributes 1 or 2 in element i, by the bits of a hash (the finalizer of splitmix64). So a
+// value in the wrong place shows, and sums of up to 128 ranks are exact in every type.
+double contribution(int rank, std::size_t i) {
+  std::uint64_t x = i * 64 + static_cast<std::uint64_t>(rank);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return 1 + static_cast<double>((x >> 63) & 1U);
+}
+
+std::vector<double> expected_values(const std::string& op, int world_size, std::size_t count) {
+  std::vector<double> expected(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    expected[i] = contribution(0, i);
+    for (int rank = 1; rank < world_size; ++rank) {
+      expected[i] = kOps.at(op).combine(expected[i], contribution(rank, i));
+    }
+    if (op == "avg") expected[i] /= world_size;
+  }
+  return expected;
+}
+
+std::size_t count_wrong(const AllReduceFlags& flags, const Tensor& buffer, int world_size) {
+  const std::vector<double> found = buffer.to(DType::float64).to_vector<double>();
+  // Converts to the type, which may overflow or wrap around as the sum does.
+  const std::vector<double> expected =
+      Tensor::from(expected_values(flags.op, world_size, found.size()), {found.size()})
+          .to(buffer.dtype())
+          .to(DType::float64)
+          .to_vector<double>();
+  // Thirds are not exact: an average may be rounded at every rank, and once more in this
+  // conversion.
+  const double relative =
+      flags.op == "avg" ? (2 * world_size + 1) * kDatatypes.at(flags.datatype).roundoff : 0;
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] == expected[i]) continue;  // also true for infinities
+    wrong += !(std::abs(found[i] - expected[i]) <= relative * std::abs(expected[i]));
+  }
+  return wrong;
+}
+
+struct AllReduceTime {
+  double seconds = 0;         // mean of an all-reduce, on the slowest rank
+  std::size_t num_wrong = 0;  // values over all ranks; 0 if nothing was checked
 };
+
+// out_of_place: the sum goes into a separate buffer. All-reduces work in place here, so this copies
+// the input and all-reduces the copy.
+enum class Placement { in_place, out_of_place };
+
+// Every rank calls it alike, with a device of its own. count: elements of flags.dtype().
+AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator& communicator,
+                                 Device device, std::size_t count, Placement placement) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = contribution(communicator.rank(), i);
+  const Tensor buffer = Tensor::from(values, {count}).to(flags.dtype()).to(device);
+  comm::CollectiveOptions options;
+  options.op = kOps.at(flags.op).op;
+  const Tensor input = placement == Placement::out_of_place ? buffer.clone() : Tensor();
+  const auto all_reduce = [&] {
+    if (input.defined()) buffer.copy_from(input);
+    communicator.all_reduce(buffer, options).wait();
+  };
+  all_reduce();
+  std::size_t num_wrong = 0;
+  if (flags.checks()) {
+    num_wrong = count_wrong(flags, buffer.to(Device{}), communicator.world_size());
+  }
+  // A sum doubles the values in every iteration; zeros stay zeros, and are as fast as any number.
+  buffer.fill(0);
+  if (input.defined()) input.fill(0);
+  for (int i = 0; i < flags.warm_up; ++i) all_reduce();
+  buffer.stream().synchronize();
+  communicator.barrier().wait();
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < flags.iterations; ++i) all_reduce();
+  buffer.stream().synchronize();  // on CUDA the work is only enqueued so far
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double slowest = comm::reduce_number(seconds, comm::ReduceOp::max, communicator, device);
+  const double wrong = comm::reduce_number(static_cast<double>(num_wrong), comm::ReduceOp::sum,
+                                           communicator, device);
+  return {slowest / flags.iterations, static_cast<std::size_t>(std::llround(wrong))};
+}
 
 // The table on the terminal, and the rows of --json. Only rank 0 has one.
 class Report {
@@ -74,52 +273,44 @@ class Report {
         json_(file_head("lockstep.bench-all-reduce/1", command)) {
     json_["rows"] = nlohmann::ordered_json::array();
     const std::vector<std::size_t> sizes = list_sizes(flags);
+    const std::string step = flags.step_bytes.empty()
+                                 ? fmt::format("{}(factor)", flags.factor)
+                                 : fmt::format("{}(bytes)", parse_bytes("-i", flags.step_bytes));
     const std::string range =
         fmt::format("minBytes {} maxBytes {} step: {} warmup iters: {} iters: {}", sizes.front(),
-                    sizes.back(), describe_step(flags), flags.warm_up, flags.iterations);
+                    sizes.back(), step, flags.warm_up, flags.iterations);
     const int validation = flags.checks() ? 1 : 0;
+    const bool has_threads = flags.ranks == "threads";
     if (flags.is_nccl_tests()) {
       fmt::print(out_, "# nThread 1 nGpus {} {} agg iters: 1 validation: {} graph: 0 unalign: 0\n",
-                 flags.ranks == "threads" ? flags.num_ranks : 1, range, validation);
+                 has_threads ? flags.num_ranks() : 1, range, validation);
       fmt::print(out_, "# {}\n# out-of-place: a copy, then the all-reduce, which works in place\n",
                  who);
       fmt::print(out_, "#\n# {:>53}           {:<34} {:<18}\n", "", "out-of-place", "in-place");
-      print_nccl_tests_heading("size", "count", "type", "redop", "root", "time", "algbw", "busbw",
-                               "#wrong");
-      print_nccl_tests_heading("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "");
     } else {
-      fmt::print(out_, "# {} {} {} validation: {}\n# {}\n#\n",
-                 flags.ranks == "threads" ? "nThread" : "nProcess", flags.num_ranks, range,
-                 validation, who);
-      fmt::print(out_, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>16}  {:>10}  {:>7}  {:>7}  {:>6}\n",
-                 "size", "count", "type", "redop", "plan", "time", "algbw", "busbw", "#wrong");
-      fmt::print(out_, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>16}  {:>10}  {:>7}  {:>7}\n", "(B)",
-                 "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)");
+      fmt::print(out_, "# {} {} {} validation: {}\n# {}\n#\n", has_threads ? "nThread" : "nProcess",
+                 flags.num_ranks(), range, validation, who);
     }
+    const std::string times = time_columns("time", "algbw", "busbw", "#wrong");
+    const std::string units = time_columns("(us)", "(GB/s)", "(GB/s)", "");
+    print_line("#", "size", "count", "type", "redop", flags.is_nccl_tests() ? "root" : "plan",
+               flags.is_nccl_tests() ? times + times : times);
+    print_line("#", "(B)", "(elements)", "", "", "", flags.is_nccl_tests() ? units + units : units);
     std::fflush(out_);
   }
 
-  // flags: of one type and operation.
+  // flags: of one type and operation. out_of_place: only with --format nccl-tests.
   void add(const AllReduceFlags& flags, const comm::Communicator& communicator, Device device,
-           const Measured& measured) {
-    const std::size_t num_bytes = measured.count * size_of(flags.dtype());
-    const AllReduceTime& time = measured.in_place;
-    const std::string plan(flags.comm == "own"
-                               ? plan::to_string(communicator.plan_for(measured.count))
-                               : std::string_view(flags.comm));
-    const Bandwidth rate = count_in(num_bytes, time);
-    if (measured.out_of_place) {
-      count_in(num_bytes, *measured.out_of_place);
-      fmt::print(out_, "{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", num_bytes, measured.count,
-                 flags.datatype, flags.op, -1,
-                 nccl_tests_columns(num_bytes, *measured.out_of_place),
-                 nccl_tests_columns(num_bytes, time));
-    } else {
-      fmt::print(out_,
-                 "  {:>10}  {:>12}  {:>8}  {:>6}  {:>16}  {:>10.2f}  {:>7.2f}  {:>7.2f}  {:>6}\n",
-                 num_bytes, measured.count, flags.datatype, flags.op, plan, time.seconds * 1e6,
-                 rate.algbw, rate.busbw, flags.checks() ? std::to_string(time.num_wrong) : "N/A");
-    }
+           std::size_t count, const AllReduceTime& in_place,
+           const std::optional<AllReduceTime>& out_of_place) {
+    const std::size_t num_bytes = count * size_of(flags.dtype());
+    const std::string plan(flags.comm == "own" ? plan::to_string(communicator.plan_for(count))
+                                               : std::string_view(flags.comm));
+    std::string times;
+    if (out_of_place) times = count_in(num_bytes, *out_of_place);
+    times += count_in(num_bytes, in_place);
+    print_line(" ", std::to_string(num_bytes), std::to_string(count), flags.datatype, flags.op,
+               out_of_place ? "-1" : plan, times);
     std::fflush(out_);
     json_["rows"].push_back(
         {{"bytes", num_bytes},
@@ -129,13 +320,13 @@ class Report {
          {"device", lockstep::to_string(device.type)},
          {"transport", communicator.transport()},
          {"comm", flags.comm},
-         {"ranks", flags.num_ranks},
+         {"ranks", flags.num_ranks()},
          {"iterations", flags.iterations},
          {"warmup_iterations", flags.warm_up},
-         {"time_us", time.seconds * 1e6},
-         {"algbw_gb_per_s", rate.algbw},
-         {"busbw_gb_per_s", rate.busbw},
-         {"wrong", flags.checks() ? nlohmann::json(time.num_wrong) : nlohmann::json()}});
+         {"time_us", in_place.seconds * 1e6},
+         {"algbw_gb_per_s", algbw(num_bytes, in_place)},
+         {"busbw_gb_per_s", busbw(num_bytes, in_place)},
+         {"wrong", flags.checks() ? nlohmann::json(in_place.num_wrong) : nlohmann::json()}});
   }
 
   // Prints the table's foot and writes the file. Throws Error{Numeric} for wrong values.
@@ -148,29 +339,37 @@ class Report {
   }
 
  private:
-  void print_nccl_tests_heading(const char* size, const char* count, const char* type,
-                                const char* op, const char* root, const char* time,
-                                const char* rate, const char* bus, const char* wrong) const {
-    fmt::print(out_, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", size, count, type, op, root);
-    for (int i = 0; i < 2; ++i) {
-      fmt::print(out_, "  {:>7}  {:>6}  {:>6}  {:>6}", time, rate, bus, wrong);
-    }
-    fmt::print(out_, " \n");
+  // As nccl-tests defines them, in GB/s.
+  static double algbw(std::size_t num_bytes, const AllReduceTime& time) {
+    return static_cast<double>(num_bytes) / time.seconds * 1e-9;
+  }
+  double busbw(std::size_t num_bytes, const AllReduceTime& time) const {
+    return algbw(num_bytes, time) * 2 * (flags_.num_ranks() - 1) / flags_.num_ranks();
   }
 
-  std::string nccl_tests_columns(std::size_t num_bytes, const AllReduceTime& time) const {
-    const Bandwidth rate = bandwidth(num_bytes, time, flags_.num_ranks);
-    return fmt::format("  {:>7.2f}  {:>6.2f}  {:>6.2f}  {:>6}", time.seconds * 1e6, rate.algbw,
-                       rate.busbw, flags_.checks() ? std::to_string(time.num_wrong) : "N/A");
+  void print_line(std::string_view begin, std::string_view size, std::string_view count,
+                  std::string_view type, std::string_view op, std::string_view plan,
+                  const std::string& times) const {
+    fmt::print(out_, "{} {:>10}  {:>12}  {:>8}  {:>6}  {:>{}}{}\n", begin, size, count, type, op,
+               plan, flags_.is_nccl_tests() ? 6 : 16, times);
   }
 
-  // Counts a time in the table's foot.
-  Bandwidth count_in(std::size_t num_bytes, const AllReduceTime& time) {
-    const Bandwidth rate = bandwidth(num_bytes, time, flags_.num_ranks);
-    busbw_sum_ += rate.busbw;
+  std::string time_columns(const std::string& time, const std::string& algbw,
+                           const std::string& busbw, const std::string& num_wrong) const {
+    const char* const format =
+        flags_.is_nccl_tests() ? "  {:>7}  {:>6}  {:>6}  {:>6}" : "  {:>10}  {:>7}  {:>7}  {:>6}";
+    return fmt::format(fmt::runtime(format), time, algbw, busbw, num_wrong);
+  }
+
+  // Counts a time in the table's foot, and returns its columns.
+  std::string count_in(std::size_t num_bytes, const AllReduceTime& time) {
+    const auto rounded = [](double number) { return fmt::format("{:.2f}", number); };
+    busbw_sum_ += busbw(num_bytes, time);
     num_times_ += 1;
     num_wrong_ += time.num_wrong;
-    return rate;
+    return time_columns(rounded(time.seconds * 1e6), rounded(algbw(num_bytes, time)),
+                        rounded(busbw(num_bytes, time)),
+                        flags_.checks() ? std::to_string(time.num_wrong) : "N/A");
   }
 
   const AllReduceFlags& flags_;
@@ -190,24 +389,25 @@ void measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, 
       if (report) {
         show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
       }
-      Measured measured{.count = bytes / size_of(one.dtype())};
+      const std::size_t count = bytes / size_of(one.dtype());
       const auto measure = [&](Placement placement) {
-        return measure_all_reduce(one, communicator, device, measured.count, placement);
+        return measure_all_reduce(one, communicator, device, count, placement);
       };
-      if (one.is_nccl_tests()) measured.out_of_place = measure(Placement::out_of_place);
-      measured.in_place = measure(Placement::in_place);
+      std::optional<AllReduceTime> out_of_place;
+      if (one.is_nccl_tests()) out_of_place = measure(Placement::out_of_place);
+      const AllReduceTime in_place = measure(Placement::in_place);
       if (!report) continue;
       clear_status();
-      report->add(one, communicator, device, measured);
+      report->add(one, communicator, device, count, in_place, out_of_place);
     }
   }
   if (report) report->finish();
 }
 
 void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
-  const DeviceType type = resolve_device_type(device_flags(flags));
+  const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
-  resolve_devices(device_flags(flags), type);  // throws if there are too few
+  resolve_devices(flags, type);  // throws if there are too few
   comm::ThreadGroupOptions options;
   options.timeout_seconds = flags.comm_timeout;
   options.default_plan = plan::parse_all_reduce_plan(flags.plan);
@@ -220,7 +420,7 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
     const int rank = communicator.rank();
     measure_all(flags, communicator, {type, rank}, rank == 0 ? &report : nullptr);
   };
-  comm::run_ranks(flags.num_ranks, work, options);
+  comm::run_ranks(flags.num_ranks(), work, options);
 }
 
 // The settings that decide which collectives a rank calls.
@@ -241,7 +441,7 @@ std::vector<launch::Setting> common_settings(const AllReduceFlags& flags, Device
 }
 
 void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
-  const DeviceType type = resolve_device_type(device_flags(flags));
+  const DeviceType type = resolve_device_type(flags);
   run_as_rank(flags, type, common_settings(flags, type), [&](RankJob& rank) {
     flags.comm = rank.comm;
     std::optional<Report> report;
@@ -254,34 +454,25 @@ void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
   });
 }
 
-// For the ranks that this process starts: -g sets their number, so each gets one device.
-CommandLine with_devices_for_gpus(CommandLine command) {
-  for (std::string& word : command) {
-    if (word == "-g" || word == "--ngpus") {
-      word = "--devices";
-    } else if (word.starts_with("--ngpus=")) {
-      word = "--devices=" + word.substr(word.find('=') + 1);
-    } else if (word.starts_with("-g")) {
-      word = "--devices=" + word.substr(2);
-    }
-  }
-  return command;
-}
-
-int run_bench_all_reduce(AllReduceFlags flags, std::optional<int> num_asked,
-                         const CommandLine& command) {
+int run_bench_all_reduce(AllReduceFlags flags, const CommandLine& command) {
   const launch::RankEnvironment environment =
       launch::rank_environment(launch::current_environment());
-  const Ranks ranks = resolve_ranks(flags, environment, num_asked);
-  if (ranks == Ranks::this_process) flags.num_ranks = environment.world_size;
-  require_valid(flags);
+  // In a job, nccl-tests counts the devices of each process.
+  if (environment.world_size > 1 && flags.devices == 1) flags.devices.reset();
+  if (!flags.devices) flags.devices = environment.world_size > 1 ? environment.world_size : 2;
+  const Ranks ranks = resolve_ranks(flags, environment, flags.devices);
+  require_positive("--comm-timeout", flags.comm_timeout);
+  require(flags.op != "avg" || is_floating_point(flags.dtype()), ErrorCode::Usage, "-o",
+          "there is no average of {}; use sum, or a floating point type", flags.datatype);
+  require_writable({{"--json", flags.json_path}});
+  list_sizes(flags);
   switch (ranks) {
     case Ranks::threads:
       bench_threads(flags, command);
       return 0;
     case Ranks::start:
-      require_startable(flags, device_flags(flags));
-      return start_ranks(flags, with_devices_for_gpus(command), flags.num_ranks);
+      require_startable(flags, flags);
+      return start_ranks(flags, command, flags.num_ranks());
     case Ranks::this_process:
       name_rank_in_errors(environment, [&] { bench_as_rank(flags, command); });
       return 0;
@@ -298,25 +489,9 @@ void add_bench_all_reduce_command(CLI::App& bench, const CommandLine& command, i
   add_all_reduce_flags(all_reduce, *flags);
   all_reduce.footer(
       "--comm mpi measures the MPI library's own all-reduce. The command starts its ranks by "
-      "mpirun, "
-      "or mpirun starts the command.");
-  all_reduce.callback([flags, command, &all_reduce, &exit_code] {
-    bool is_said = all_reduce.count("--devices") > 0;
-    const launch::RankEnvironment environment =
-        launch::rank_environment(launch::current_environment());
-    if (flags->num_gpus && environment.world_size > 1) {
-      require(
-          *flags->num_gpus == 1, ErrorCode::Usage, "-g",
-          "each of the {} processes is one rank with one device, found {}; start more processes",
-          environment.world_size, *flags->num_gpus);
-    } else if (flags->num_gpus) {
-      flags->num_ranks = *flags->num_gpus;
-      is_said = true;
-    }
-    std::optional<int> num_asked;
-    if (is_said || environment.world_size == 1) num_asked = flags->num_ranks;
-    exit_code = run_bench_all_reduce(*flags, num_asked, command);
-  });
+      "mpirun, or mpirun starts the command.");
+  all_reduce.callback(
+      [flags, command, &exit_code] { exit_code = run_bench_all_reduce(*flags, command); });
 }
 
 }  // namespace lockstep::tools

@@ -148,76 +148,64 @@ MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device d
   return measured;
 }
 
-// All rows of the table, checked before the first is measured.
-struct BenchStepRows {
-  std::vector<BenchModel> models;
-  std::vector<std::size_t> batches;
-  std::vector<std::size_t> threads;
+// A row of the table.
+struct BenchRow {
+  std::shared_ptr<const BenchModel> model;
+  std::size_t batch = 0;
+  std::size_t threads = 0;
 };
 
-BenchStepRows list_rows(const BenchStepFlags& flags) {
-  BenchStepRows rows;
+// All rows, checked before the first is measured.
+std::vector<BenchRow> list_rows(const BenchStepFlags& flags) {
   const bool has_images = std::ranges::any_of(
       flags.models, [](const std::string& model) { return nn::parse_model(model).takes_images(); });
   const char* const usual = has_images ? kImageBatches : kRowBatches;
-  rows.batches = parse_list("--batch", flags.batches.empty() ? usual : flags.batches);
-  rows.threads = {runtime::num_cores()};
-  if (!flags.threads.empty()) rows.threads = parse_list("--threads-per-device", flags.threads);
-  for (const std::size_t count : rows.threads) {
+  const auto batches = parse_list("--batch", flags.batches.empty() ? usual : flags.batches);
+  std::vector<std::size_t> threads{runtime::num_cores()};
+  if (!flags.threads.empty()) threads = parse_list("--threads-per-device", flags.threads);
+  for (const std::size_t count : threads) {
     require(count >= 1 && count <= 1024, ErrorCode::Usage, "--threads-per-device",
             "must be from 1 to 1024, found {}", count);
   }
   require_positive("--seconds", flags.seconds);
   require_writable({{"--json", flags.json_path}});
-  for (const std::size_t batch : rows.batches) {
-    require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
-  }
-  for (const std::string& model : flags.models) {
-    const nn::ModelData data = rows_for(model, flags.dataset);
-    rows.models.push_back(try_model(model, data));
-    const double bytes = sizeof(float) * static_cast<double>(data.row.num_elements()) +
-                         2 * rows.models.back().kept_bytes;
-    for (const std::size_t batch : rows.batches) {
+  std::vector<BenchRow> rows;
+  for (const std::string& name : flags.models) {
+    const nn::ModelData data = rows_for(name, flags.dataset);
+    const auto model = std::make_shared<const BenchModel>(try_model(name, data));
+    const double bytes =
+        sizeof(float) * static_cast<double>(data.row.num_elements()) + 2 * model->kept_bytes;
+    for (const std::size_t batch : batches) {
+      require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
       require_memory("--batch", bytes * static_cast<double>(batch));
+      for (const std::size_t count : threads) rows.push_back({model, batch, count});
     }
   }
   return rows;
 }
 
-// Every row takes about the same time, flags.seconds.
-Progress make_progress(const BenchStepFlags& flags, const BenchStepRows& rows) {
-  std::vector<Progress::Row> all;
-  for (const std::string& model : flags.models) {
-    for (const std::size_t batch : rows.batches) {
-      const Progress::Row row{fmt::format("{}, batch {}", model, batch)};
-      all.insert(all.end(), rows.threads.size(), row);
-    }
-  }
-  return Progress(std::move(all));
-}
-
-nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchModel& model,
-                                std::size_t batch, Device device, std::size_t num_threads,
+nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchRow& row, Device device,
                                 const MeasuredStep& step) {
+  const std::vector<FileLayer>& layers = row.model->layers;
   nlohmann::ordered_json json{
-      {"model", model.name},
-      {"batch", batch},
+      {"model", row.model->name},
+      {"batch", row.batch},
       {"device", lockstep::to_string(device)},
-      {"threads", num_threads},
+      {"threads", row.threads},
       {"graph", flags.graph},
       {"graph_nodes", step.num_graph_nodes},
       {"matmul_precision", to_string(kernels::matmul_precision())},
       {"iterations", step.num_steps},
       {"warmup_iterations", kWarmUpSteps},
       {"median_step_seconds", step.median_seconds},
-      {"samples_per_second", static_cast<double>(batch) / step.median_seconds},
-      {"gflops", floating_point_operations(model.layers, batch) / step.median_seconds * 1e-9}};
+      {"samples_per_second", static_cast<double>(row.batch) / step.median_seconds},
+      {"gflops", floating_point_operations(layers, row.batch) / step.median_seconds * 1e-9}};
   if (!flags.memory) return json;
   json["peak_bytes"] = step.peak_bytes;
   json["memory"] = nlohmann::ordered_json::array();
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    json["memory"].push_back({{"layer", model.layers[i].name},
-                              {"parameter_bytes", model.layers[i].parameter_bytes},
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    json["memory"].push_back({{"layer", layers[i].name},
+                              {"parameter_bytes", layers[i].parameter_bytes},
                               {"activation_bytes", step.memory[i].kept_bytes},
                               {"patch_bytes", step.memory[i].scratch_bytes}});
   }
@@ -231,31 +219,31 @@ void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
           "captures a step on a CUDA device; leave it out on the CPU");
   require(!flags.graph || !flags.memory, ErrorCode::Usage, "--memory",
           "looks into a step that is not a graph; leave out --graph");
-  const BenchStepRows rows = list_rows(flags);
+  const std::vector<BenchRow> rows = list_rows(flags);
   nlohmann::ordered_json json = file_head("lockstep.bench-step/1", command);
   json["rows"] = nlohmann::ordered_json::array();
   fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11}{:>9}\n", "model", "batch", "device", "threads",
              "median step", "samples/s", "GFLOP/s");
-  Progress progress = make_progress(flags, rows);
-  for (const BenchModel& model : rows.models) {
-    for (const std::size_t batch : rows.batches) {
-      for (const std::size_t count : rows.threads) {
-        runtime::set_threads_per_device(count);
-        progress.begin_row();
-        const MeasuredStep step = measure_step(model, batch, device, flags);
-        progress.end_row();
-        const nlohmann::ordered_json row = row_json(flags, model, batch, device, count, step);
-        fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11.0f}{:>9.1f}\n", model.name, batch,
-                   lockstep::to_string(device), count, trace::format_seconds(step.median_seconds),
-                   row["samples_per_second"].get<double>(), row["gflops"].get<double>());
-        if (flags.memory) {
-          fmt::print(out, "\n{}\n",
-                     memory_table(model.layers, step.memory, step.input_bytes, step.peak_bytes));
-        }
-        std::fflush(out);
-        json["rows"].push_back(row);
-      }
+  std::vector<Progress::Row> names;
+  for (const BenchRow& row : rows) {
+    names.push_back({fmt::format("{}, batch {}", row.model->name, row.batch)});
+  }
+  Progress progress(names);
+  for (const BenchRow& row : rows) {
+    runtime::set_threads_per_device(row.threads);
+    progress.begin_row();
+    const MeasuredStep step = measure_step(*row.model, row.batch, device, flags);
+    progress.end_row();
+    const nlohmann::ordered_json& told =
+        json["rows"].emplace_back(row_json(flags, row, device, step));
+    fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11.0f}{:>9.1f}\n", row.model->name, row.batch,
+               lockstep::to_string(device), row.threads, trace::format_seconds(step.median_seconds),
+               told["samples_per_second"].get<double>(), told["gflops"].get<double>());
+    if (flags.memory) {
+      fmt::print(out, "\n{}\n",
+                 memory_table(row.model->layers, step.memory, step.input_bytes, step.peak_bytes));
     }
+    std::fflush(out);
   }
   if (!flags.json_path.empty()) write_json(flags.json_path, json);
 }

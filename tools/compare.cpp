@@ -1,6 +1,7 @@
 // lockstep compare: the same training in several ways, as a table of epoch times, with proof that
 // every way computed the same weights.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -18,8 +19,7 @@
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
 #include "tools/compare_rows.h"
-#include "tools/explain/explain.h"
-#include "tools/measure_rows.h"
+#include "tools/explain/limit.h"
 #include "tools/report/contention.h"
 #include "tools/report/host_info.h"
 #include "tools/report/row_table.h"
@@ -145,7 +145,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   require_drift(flags);
   require(!flags.is_predicting || training.accumulate == 1, ErrorCode::Usage, "--predict",
           "predicts steps of one backward pass, and --accumulate takes several; leave one out");
-  const bool has_pipeline = flags.modes.find("pipeline") != std::string::npos;
+  const bool has_pipeline = std::ranges::count(flags.modes, "pipeline") > 0;
   const DeviceType type = resolve_ranks_and_type(flags.training, has_pipeline);
   const std::vector<PlannedRow> all_rows =
       plan_rows(training, flags.modes, flags.device_counts, type,
@@ -155,7 +155,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
                        [](const PlannedRow& row) { return !row.is_missing; });
   std::vector<Mode> modes;
   for (const PlannedRow& row : plan) modes.push_back(row.placement.mode);
-  require_effects({training, modes, type});
+  require_effects(training, modes, type);
   const TrainingTask& task = plan[0].task;
   const std::optional<PredictionTask> prediction = read_prediction(flags, all_rows);
   const DevicePlacement& last = plan.back().placement;
@@ -199,7 +199,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
     for (const PredictedRow& row : predicted) {
       json["rows"].push_back(row_json(row, prediction->topology.name));
     }
-    json["config"]["modes"] = flags.modes;
+    json["config"]["modes"] = fmt::format("{}", fmt::join(flags.modes, ","));
     json["config"]["devices"] = parse_list("--devices", flags.device_counts);
     if (!training.per_device_batch.empty()) {
       json["config"]["per_device_batch"] =
@@ -223,7 +223,11 @@ void add_compare_command(CLI::App& program, const CommandLine& command) {
   CLI::App& compare = *program.add_subcommand(
       "compare", "Compare epoch times of one device, DataParallel, DDP and pipelines");
   add_compare_flags(compare, flags->training);
-  compare.add_option("--modes", flags->modes, "dp, ddp, pipeline, or several such as dp,ddp");
+  compare
+      .add_option("--modes", flags->modes,
+                  "dp, ddp, pipeline, zero1, zero2, zero3, or several such as dp,ddp")
+      ->delimiter(',')
+      ->check(one_of({"dp", "ddp", "pipeline", "zero1", "zero2", "zero3"}));
   compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
   compare.add_flag("--wide", flags->wide, "print all columns, wider than 80 characters");
   CLI::Option* const predict =

@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
 
 #include "engine/core/error.h"
-#include "engine/core/text.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/numbers.h"
 #include "tools/report/row_table.h"
@@ -17,25 +14,7 @@
 #include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
-
 namespace {
-
-const std::array<std::string, 6> kModes = {"dp", "ddp", "pipeline", "zero1", "zero2", "zero3"};
-
-std::vector<Mode> parse_modes(std::string_view text) {
-  std::vector<Mode> modes;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    const std::string_view name = text.substr(0, comma);
-    require(std::ranges::count(kModes, name) > 0, ErrorCode::Usage, "--modes",
-            "unknown mode '{}'; use dp, ddp, pipeline, zero1, zero2, zero3, or several such as "
-            "dp,ddp{}",
-            name, did_you_mean(name, kModes));
-    modes.push_back(parse_mode(name));
-    if (comma == std::string_view::npos) return modes;
-    text.remove_prefix(comma + 1);
-  }
-}
 
 std::vector<std::size_t> parse_device_counts(const std::string& text) {
   const std::vector<std::size_t> counts = parse_list("--devices", text);
@@ -50,11 +29,13 @@ bool are_missing(std::size_t count, DeviceType type) {
   return type == DeviceType::cuda && count > static_cast<std::size_t>(runtime::num_devices(type));
 }
 
-std::vector<DevicePlacement> list_placements(TrainingFlags flags, const std::string& modes,
+std::vector<DevicePlacement> list_placements(TrainingFlags flags,
+                                             const std::vector<std::string>& modes,
                                              const std::vector<std::size_t>& device_counts,
                                              DeviceType type, MissingDevices missing) {
   std::vector<DevicePlacement> placements{{Mode::single, {Device{type, 0}}}};
-  for (const Mode mode : parse_modes(modes)) {
+  for (const std::string& name : modes) {
+    const Mode mode = parse_mode(name);
     for (const std::size_t count : device_counts) {
       flags.devices = static_cast<int>(count);
       if (missing == MissingDevices::are_predicted && are_missing(count, type)) {
@@ -83,7 +64,7 @@ std::vector<std::optional<std::size_t>> list_groups(const TrainingFlags& flags) 
 
 }  // namespace
 
-std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string& modes,
+std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::vector<std::string>& modes,
                                   const std::string& device_counts, DeviceType type,
                                   MissingDevices missing) {
   const std::vector<std::size_t> counts = parse_device_counts(device_counts);

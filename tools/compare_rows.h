@@ -1,4 +1,5 @@
-// Plans the rows that `compare` measures, with their baselines, and those that --predict adds.
+// The rows of `compare`: plans them with their baselines, measures and judges them, and adds those
+// of --predict.
 #pragma once
 
 #include <cstdio>
@@ -7,13 +8,14 @@
 #include <vector>
 
 #include "tools/prediction/predicted_rows.h"
+#include "tools/report/run_file.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
 
 struct CompareFlags {
   TrainingFlags training;
-  std::string modes = "dp,ddp";
+  std::vector<std::string> modes = {"dp", "ddp"};
   std::string device_counts = "1,2,4,8";
   bool wide = false;
   bool explain_drift = false;
@@ -36,8 +38,8 @@ struct PlannedRow {
 // --per-device-batch 64,256 such a group for every number: its first row is one device with that
 // many rows a step, and n devices have n times as many, so that each device does the same work in
 // every row of a group (weak scaling).
-// modes: "dp,ddp"; device_counts: "1,2,4,8". Throws Error{Usage}, Error{Io} as make_task does.
-std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string& modes,
+// device_counts: "1,2,4,8". Throws Error{Usage}, Error{Io} as make_task does.
+std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::vector<std::string>& modes,
                                   const std::string& device_counts, DeviceType type,
                                   MissingDevices missing = MissingDevices::are_an_error);
 
@@ -54,5 +56,17 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
                                                 const FileWorkload& workload,
                                                 const std::vector<PlannedRow>& plan,
                                                 std::FILE* out);
+
+// True if the row's ranks are processes, which write their own timeline.
+bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement);
+
+// Trains each row, compares it with one device, and prints it in a table as soon as it is known. On
+// return the last row that ran in this process is still recorded (engine/trace).
+std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
+                                 std::FILE* out);
+
+// --explain-drift: trains all rows again in float64, and prints the drift of both precisions.
+void explain_drift(const std::vector<PlannedRow>& plan, const TrainingFlags& flags,
+                   const std::vector<RunRow>& rows, std::FILE* out);
 
 }  // namespace lockstep::tools

@@ -1,5 +1,4 @@
-#include "tools/measure_rows.h"
-
+// Measures and judges the rows of `compare`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/processes.h"
+#include "tools/compare_rows.h"
 #include "tools/ranks/start_ranks.h"
 #include "tools/report/contention.h"
 #include "tools/report/row_file.h"
@@ -105,30 +105,36 @@ class Repeater {
   Repeater(const TrainingFlags& flags, TrainingObserver observer)
       : flags_(flags), observer_(std::move(observer)) {}
 
-  void add(const RunRow& single) { results_[single.batch] = single.result; }
+  void add(const PlannedRow& planned, const TrainingResult& single) {
+    singles_[key(planned.task)] = single;
+  }
 
-  const TrainingResult& single_for(const PlannedRow& planned) {
-    const auto [found, is_new] = results_.try_emplace(planned.task.batch);
-    if (is_new) found->second = train_single(planned, planned.task, observer_);
+  // One device's result of a task.
+  const TrainingResult& single(const PlannedRow& planned, const TrainingTask& task) {
+    const auto [found, is_new] = singles_.try_emplace(key(task));
+    if (is_new) found->second = train_single(planned, task);
     return found->second;
   }
 
   Repeats repeats_of(const PlannedRow& planned) {
-    return {[this, &planned](DType dtype, std::size_t num_steps) {
-              return largest_difference(single_in(dtype, num_steps, planned),
-                                        row_in(dtype, num_steps, planned))
-                  .value;
-            },
-            [this, &planned](std::size_t num_steps) {
-              TrainingTask task = in_dtype(DType::float64, num_steps, planned.task);
-              task.initial_weights = one_bit_off(nn::state_dict(*make_model(task, Device{})));
-              return largest_difference(single_in(DType::float64, num_steps, planned),
-                                        keep(train_single(planned, task).weights))
-                  .value;
-            }};
+    return {
+        [this, &planned](DType dtype, std::size_t num_steps) {
+          const TrainingTask task = in_dtype(dtype, num_steps, planned.task);
+          return largest_difference(keep(single(planned, task).weights), row(planned, task)).value;
+        },
+        [this, &planned](std::size_t num_steps) {
+          TrainingTask task = in_dtype(DType::float64, num_steps, planned.task);
+          const KeptTensors expected = keep(single(planned, task).weights);
+          task.initial_weights = one_bit_off(nn::state_dict(*make_model(task, Device{})));
+          return largest_difference(expected, keep(train_single(planned, task).weights)).value;
+        }};
   }
 
  private:
+  using Key = std::tuple<DType, std::size_t, std::size_t>;
+
+  static Key key(const TrainingTask& task) { return {task.dtype, task.num_steps, task.batch}; }
+
   static TrainingTask in_dtype(DType dtype, std::size_t num_steps, TrainingTask task) {
     task.dtype = dtype;
     task.num_steps = num_steps;
@@ -144,43 +150,32 @@ class Repeater {
     return weights;
   }
 
-  TrainingResult train_single(const PlannedRow& planned, TrainingTask task,
-                              const TrainingObserver& observer = {}) const {
+  TrainingResult train_single(const PlannedRow& planned, TrainingTask task) const {
     TrainingFlags all_cores = flags_;
     all_cores.threads_per_device.reset();
     apply_threads_per_device(all_cores, 1);
     task.slow_motion = nullptr;
-    return train(task, single_placement(planned), observer);
+    return train(task, single_placement(planned), observer_);
   }
 
-  const KeptTensors& single_in(DType dtype, std::size_t num_steps, const PlannedRow& planned) {
-    const auto [found, is_new] = singles_.try_emplace({dtype, num_steps, planned.task.batch});
-    if (is_new) {
-      const TrainingTask task = in_dtype(dtype, num_steps, planned.task);
-      found->second = keep(train_single(planned, task).weights);
-    }
-    return found->second;
-  }
-
-  KeptTensors row_in(DType dtype, std::size_t num_steps, const PlannedRow& planned) const {
+  // The row's weights under a task.
+  KeptTensors row(const PlannedRow& planned, TrainingTask task) const {
     if (has_processes(flags_, planned.placement)) {
       TrainingFlags flags = flags_;
-      flags.dtype = lockstep::to_string(dtype);
+      flags.dtype = lockstep::to_string(task.dtype);
       flags.trace_path.clear();
-      const RunRow row = run_process_row(std::move(flags), planned.placement, planned.task.batch);
-      return num_steps == planned.task.num_steps ? keep(row.result.weights)
-                                                 : row.result.findings->first_weights;
+      const RunRow row = run_process_row(std::move(flags), planned.placement, task.batch);
+      return task.num_steps == planned.task.num_steps ? keep(row.result.weights)
+                                                      : row.result.findings->first_weights;
     }
     apply_threads_per_device(flags_, planned.placement.devices.size());
-    TrainingTask task = in_dtype(dtype, num_steps, planned.task);
     task.slow_motion = nullptr;
     return keep(train(task, planned.placement).weights);
   }
 
   const TrainingFlags& flags_;
   TrainingObserver observer_;
-  std::map<std::size_t, TrainingResult> results_;  // by batch
-  std::map<std::tuple<DType, std::size_t, std::size_t>, KeptTensors> singles_;
+  std::map<Key, TrainingResult> singles_;
 };
 
 Progress make_progress(const std::vector<PlannedRow>& plan, const TrainingFlags& flags) {
@@ -223,8 +218,8 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
     if (&planned != &plan.back()) of_row.trace_path.clear();  // the timeline is the last row's
     // All other rows are compared with the first, which finds a cold machine, so it is warmed up.
     rows.push_back(run_row(planned, of_row, observer, rows.empty() ? kFirstWarmUpSeconds : 0));
-    if (is_single) repeater.add(rows.back());
-    const TrainingResult& single = repeater.single_for(planned);
+    if (is_single) repeater.add(planned, rows.back().result);
+    const TrainingResult& single = repeater.single(planned, planned.task);
     RunRow& row = rows.back();
     row.max_abs_weight_diff =
         largest_difference(keep(row.result.weights), keep(single.weights)).value;

@@ -26,19 +26,13 @@
 namespace lockstep::tools {
 namespace {
 
-struct SampleFlags {
-  TrainingFlags training;  // --device, --threads-per-device and the precision's
-  std::string init_path;
-  std::string model;
-  std::string dataset;
-  std::string data_dir = "data";
-  std::string vocab_dir;
+// Of the training flags, those of the device, the model and the text are this command's, too.
+struct SampleFlags : TrainingFlags {
   std::string prompt;
   int num_tokens = 200;
   // nanoGPT's defaults.
   double temperature = 0.8;
   int top_k = 200;
-  std::uint64_t seed = 0;
 };
 
 std::string find(const checkpoint::Metadata& metadata, const char* key) {
@@ -128,8 +122,8 @@ void print_now(const std::string& text) {
 
 void run_sample(const SampleFlags& flags) {
   require_not_negative("--temperature", flags.temperature);
-  const Device device{resolve_device_type(flags.training), 0};
-  apply_threads_per_device(flags.training, 1);
+  const Device device{resolve_device_type(flags), 0};
+  apply_threads_per_device(flags, 1);
   const checkpoint::Metadata metadata = checkpoint::read_metadata(flags.init_path);
   const std::string word = model_word(flags, metadata);
   const std::size_t context = nn::parse_model(word).gpt.context;
@@ -158,7 +152,8 @@ void run_sample(const SampleFlags& flags) {
 
 void add_sample_command(CLI::App& program) {
   auto flags = std::make_shared<SampleFlags>();
-  CLI::App& sample = *program.add_subcommand("sample", "Continue a text with a trained GPT");
+  flags->dataset.clear();  // the file says the characters
+  CLI::App& sample = *program.add_subcommand("sample", "Let a trained GPT go on with a text");
   sample.add_option("--init", flags->init_path, "the weights (safetensors), as of train --save")
       ->required();
   sample.add_option("--prompt", flags->prompt, "the text to continue, which is printed first")
@@ -179,10 +174,9 @@ void add_sample_command(CLI::App& program) {
       .add_option("--dataset", flags->dataset,
                   "for weights from elsewhere: the text whose characters the tokens are")
       ->excludes(vocab);
-  sample.add_option("--data-dir", flags->data_dir, "where data sets were fetched to");
   for (const char* name :
-       {"--device", "--threads-per-device", "--matmul-precision", "--precision"}) {
-    add_training_flag(sample, flags->training, name);
+       {"--data-dir", "--device", "--threads-per-device", "--matmul-precision", "--precision"}) {
+    add_training_flag(sample, *flags, name);
   }
   sample.callback([flags] { run_sample(*flags); });
 }

@@ -36,12 +36,13 @@ void require_fitting_processes(const TrainingFlags& flags, int num_ranks) {
           "CUDA_VISIBLE_DEVICES says which GPUs there are");
 }
 
-Mode mode_of_processes(const TrainingFlags& flags) {
-  return flags.parallel == "pipeline" ? Mode::pipeline : mode_of_ranks(flags.shard);
+Mode mode_of(const TrainingFlags& flags) {
+  if (flags.parallel == "ddp") return mode_of_ranks(flags.shard);
+  return flags.parallel == "none" ? Mode::single : parse_mode(flags.parallel);
 }
 
 DevicePlacement placement_of(const TrainingFlags& flags, int num_ranks, DeviceType type) {
-  DevicePlacement placement{mode_of_processes(flags), {}, std::nullopt};
+  DevicePlacement placement{mode_of(flags), {}, std::nullopt};
   for (int rank = 0; rank < num_ranks; ++rank) placement.devices.push_back({type, rank});
   return placement;
 }
@@ -90,7 +91,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   JobResult job = train_in_job(task, rank, observer);
   clear_status();
   if (!rank.is_first()) return;
-  RunRow row = planned_row(task, {mode_of_processes(flags), job.devices, job.num_physical_devices});
+  RunRow row = planned_row(task, {expected.mode, job.devices, job.num_physical_devices});
   row.contended = contention(job, probe.verdict(row.threads_per_device * num_sharing,
                                                 num_sharing == 1 ? 0 : job.cpu_seconds_of_peers));
   row.result = std::move(job.result);
@@ -106,11 +107,8 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   require_fitting_processes(flags, num_ranks);
   // Every rank would report these mistakes, so they are reported once, here.
   require_startable(flags, flags);
-  require_effects({flags, {mode_of_processes(flags)}, resolve_device_type(flags)});
-  const TrainingTask task = read_task(flags, static_cast<std::size_t>(num_ranks));
-  if (mode_of_processes(flags) == Mode::pipeline) {
-    read_pipeline(flags, task.model, static_cast<std::size_t>(num_ranks));
-  }
+  require_effects(flags, {mode_of(flags)}, resolve_device_type(flags));
+  read_task(flags, static_cast<std::size_t>(num_ranks));
   require_writable_outputs(flags);
   return start_ranks(flags, command, num_ranks);
 }
@@ -122,7 +120,7 @@ void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& en
     require_fitting_processes(flags, environment.world_size);
     const DeviceType type = resolve_device_type(flags);
     const DevicePlacement placement = placement_of(flags, environment.world_size, type);
-    require_effects({flags, {placement.mode}, type});
+    require_effects(flags, {placement.mode}, type);
     TrainingTask task = read_task(flags, placement.devices.size());
     load_task(task, flags);
     require_fitting_sampler(task, placement);
@@ -134,27 +132,18 @@ void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& en
   });
 }
 
-Mode mode_of(const TrainingFlags& flags, std::size_t num_devices) {
-  if (flags.parallel == "ddp") return mode_of_ranks(flags.shard);
-  if (flags.parallel != "none") return parse_mode(flags.parallel);
-  require(num_devices == 1, ErrorCode::Usage, "--parallel",
-          "{} devices were asked for; say how to use them: --parallel dp, --parallel ddp or "
-          "--parallel pipeline",
-          num_devices);
-  return Mode::single;
-}
-
 // Trains on devices that all belong to this process.
 void train_here(const TrainingFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
   const std::vector<Device> devices = resolve_devices(flags, type);
   require_on_stage(flags, devices);
-  const DevicePlacement placement{mode_of(flags, devices.size()), devices, std::nullopt};
-  require_effects({flags, {placement.mode}, type});
-  if (placement.mode == Mode::pipeline) {
-    read_pipeline(flags, read_task(flags, devices.size()).model, devices.size());
-  }
+  const DevicePlacement placement{mode_of(flags), devices, std::nullopt};
+  require(placement.mode != Mode::single || devices.size() == 1, ErrorCode::Usage, "--parallel",
+          "{} devices were asked for; say how to use them: --parallel dp, --parallel ddp or "
+          "--parallel pipeline",
+          devices.size());
+  require_effects(flags, {placement.mode}, type);
   TrainingTask task = make_task(flags, devices.size());
   require_fitting_sampler(task, placement);
   if (placement.mode == Mode::pipeline) {

@@ -54,15 +54,6 @@ std::size_t parse_bytes(std::string_view flag, std::string_view text) {
        text);
 }
 
-double parse_number(std::string_view flag, std::string_view text, std::string_view expected) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  require(error == std::errc{} && rest == end && std::isfinite(number), ErrorCode::Usage, flag,
-          "expected {}, found '{}'", expected, text);
-  return number;
-}
-
 std::size_t require_positive(std::string_view flag, int value) {
   require(value >= 1, ErrorCode::Usage, flag, "must be at least 1, found {}", value);
   return static_cast<std::size_t>(value);

@@ -14,9 +14,6 @@ std::vector<std::size_t> parse_list(std::string_view flag, std::string_view text
 // "16K" as 16384. Units K, M, G and T, each also as in KB and KiB, are powers of 1024.
 std::size_t parse_bytes(std::string_view flag, std::string_view text);
 
-// "2.5" as 2.5: finite. expected: the error's words for it, such as "a factor such as 40".
-double parse_number(std::string_view flag, std::string_view text, std::string_view expected);
-
 // Each returns the value if it is in range (at least 1, at least 0, positive) and finite.
 std::size_t require_positive(std::string_view flag, int value);
 double require_not_negative(std::string_view flag, double value);

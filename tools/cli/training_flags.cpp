@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
@@ -40,60 +41,6 @@ Value momentum(const F&, const TrainingTask& task) {
   return is_sgd ? Value(task.optimizer.momentum) : Value();
 }
 
-constexpr IdleRule kWithoutRanks = {
-    [](const FlagSetting& in) { return std::ranges::none_of(in.modes, has_ranks); },
-    "is for the ranks of ddp, and there are none here; leave it out, or use ddp (train: --parallel "
-    "ddp, compare: --modes ddp)"};
-constexpr IdleRule kWithoutDdp = {
-    [](const FlagSetting& in) {
-      return std::ranges::none_of(
-          in.modes, [](Mode mode) { return mode == Mode::ddp || shard_depth(mode).has_value(); });
-    },
-    "is for the ranks of ddp, and there are none here; leave it out, or use --parallel ddp"};
-constexpr IdleRule kWithoutGradientSums = {
-    [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::ddp) == 0; },
-    "is for gradients that ranks of ddp sum in buckets, and there are none here (shards are "
-    "reduced "
-    "layer by layer); leave it out, or use ddp (train: --parallel ddp, compare: --modes ddp)"};
-constexpr IdleRule kWithoutPipeline = {
-    [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::pipeline) == 0; },
-    "is for a pipeline, and there is none here; leave it out, or use one (train: --parallel "
-    "pipeline, compare: --modes pipeline)"};
-constexpr IdleRule kWithoutChunks = {
-    [](const FlagSetting& in) { return in.flags.pipeline_schedule != "interleaved"; },
-    "is for --pipeline-schedule interleaved; leave it out"};
-constexpr IdleRule kWithAdamw = {
-    [](const FlagSetting& in) { return in.flags.optimizer == "adamw"; },
-    "is for sgd, and adamw has no momentum; leave it out, or use --optimizer sgd"};
-constexpr IdleRule kWithBitwise = {
-    [](const FlagSetting& in) { return in.flags.bitwise; },
-    "is about gradient buckets, and --bitwise sums each gradient by itself; leave one out"};
-constexpr IdleRule kWithBuiltInData = {
-    [](const FlagSetting& in) {
-      const datasets::DatasetKind kind = datasets::parse_dataset(in.flags.dataset).kind;
-      using enum datasets::DatasetKind;
-      return kind == digits || kind == synthetic || kind == embedded_text || kind == text ||
-             kind == tokens;
-    },
-    "is for mnist, fashion-mnist, cifar10 and tinyshakespeare, and this --dataset needs no files "
-    "from there; leave it out"};
-constexpr IdleRule kWithoutText = {
-    [](const FlagSetting& in) {
-      const datasets::DatasetSpec dataset = datasets::parse_dataset(in.flags.dataset);
-      return !dataset.is_text() || dataset.kind == datasets::DatasetKind::tokens;
-    },
-    "turns text into tokens, and this --dataset is not text; leave it out, or use text:FILE, "
-    "tinyshakespeare or embedded-text"};
-constexpr IdleRule kOnGpu = {
-    [](const FlagSetting& in) { return in.device == DeviceType::cuda; },
-    "is for CPU devices, and these are GPUs; leave it out, or use --device cpu"};
-constexpr IdleRule kOnCpu = {
-    [](const FlagSetting& in) { return in.device == DeviceType::cpu; },
-    "is for products on GPUs, and the device is the CPU; leave it out, or use --device cuda"};
-constexpr IdleRule kWithFloat64 = {
-    [](const FlagSetting& in) { return in.flags.dtype == "float64"; },
-    "is for products of float32, and --dtype is float64; leave one out"};
-
 TrainingFlag flag(const char* name, FlagMember member, const char* help, FlagRules rules = {}) {
   return {name, member, help, std::move(rules)};
 }
@@ -103,23 +50,17 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.one_of = {"auto", "cpu", "cuda"}, .resolve = device}),
     flag("--parallel", &F::parallel, "none, dp, ddp or pipeline",
          {.one_of = {"none", "dp", "ddp", "pipeline"}, .commands = kTrain}),
-    flag("--stages", &F::stages, "stages of a pipeline: as many as devices",
-         {.commands = kTrain, .idle = {kWithoutPipeline}}),
+    flag("--stages", &F::stages, "stages of a pipeline: as many as devices", {.commands = kTrain}),
     flag("--micro-batches", &F::micro_batches,
-         "micro-batches of a pipeline's batch (default: four for each stage)",
-         {.idle = {kWithoutPipeline}}),
+         "cut a pipeline's batch into so many (default: four for each stage)"),
     flag("--pipeline-schedule", &F::pipeline_schedule,
          "gpipe, 1f1b (default) or interleaved; --schedule takes these names too",
-         {.one_of = {"gpipe", "1f1b", "interleaved"}, .idle = {kWithoutPipeline}}),
-    flag("--chunks", &F::chunks, "parts of the model on each stage of interleaved (default 2)",
-         {.idle = {kWithoutPipeline, kWithoutChunks}}),
-    flag(
-        "--shard", &F::shard,
-        "what the ranks of ddp divide among themselves: the optimizer's state (optimizer: ZeRO-1), "
-        "gradients too (gradients: ZeRO-2), parameters too (parameters: ZeRO-3, FSDP)",
-        {.one_of = {"optimizer", "gradients", "parameters"},
-         .commands = kTrain,
-         .idle = {kWithoutDdp}}),
+         {.one_of = {"gpipe", "1f1b", "interleaved"}}),
+    flag("--chunks", &F::chunks, "parts of the model on each stage of interleaved (default 2)"),
+    flag("--shard", &F::shard,
+         "what the ranks of ddp divide among them: the optimizer's state (optimizer: ZeRO-1), "
+         "gradients too (gradients: ZeRO-2), parameters too (parameters: ZeRO-3, FSDP)",
+         {.one_of = {"optimizer", "gradients", "parameters"}, .commands = kTrain}),
     flag("--devices", &F::devices, "how many logical devices (default 1)",
          {.commands = kTrain, .ranks = kEachItsOwn}),
     flag("--device-ids", &F::device_ids, "exactly these logical devices, such as 0,3",
@@ -128,40 +69,36 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          "several logical devices on a physical one, such as cuda:0*4", {.ranks = kEachItsOwn}),
     flag("--threads-per-device", &F::threads_per_device,
          "CPU threads of each logical CPU device (default: OMP_NUM_THREADS, else cores / devices)",
-         {.ranks = kEachItsOwn, .idle = {kOnGpu}}),
+         {.ranks = kEachItsOwn}),
     flag("--graph", &F::graph, "launch a whole step as one CUDA graph"),
     flag("--matmul-precision", &F::matmul_precision,
          "precision of float32 products on GPUs: highest (float32), high (TF32) or medium "
          "(bfloat16)",
-         {.one_of = {"highest", "high", "medium"}, .idle = {kOnCpu, kWithFloat64}}),
+         {.one_of = {"highest", "high", "medium"}}),
     flag("--precision", &F::precision,
          "float32, or bf16: products and attention take bfloat16 factors; their sums, weights, "
          "loss and optimizer stay float32 (CPUs only imitate it)",
-         {.one_of = {"float32", "bf16"}, .excludes = "--matmul-precision", .idle = {kWithFloat64}}),
+         {.one_of = {"float32", "bf16"}, .excludes = "--matmul-precision"}),
     // It stands before --comm, which it may choose: an error names the first flag that differs by
     // rank.
     flag("--bitwise", &F::bitwise, "the same bits on 1, 2, 4 and 8 devices, but slower"),
     flag("--sync-batch-norm", &F::sync_batch_norm, "let batch norm use the rows of all devices"),
     flag("--ranks", &F::ranks, "ranks are threads (default) or processes (always under a launcher)",
-         {.one_of = {"threads", "processes"}, .ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
+         {.one_of = {"threads", "processes"}, .ranks = kEachItsOwn}),
     flag("--comm", &F::comm, "library for collectives: own, nccl or mpi",
-         {.one_of = {"own", "nccl", "mpi"}, .idle = {kWithoutRanks}}),
+         {.one_of = {"own", "nccl", "mpi"}}),
     flag("--nccl-share-gpu", &F::nccl_share_gpu,
          "allow NCCL among ranks that share a GPU, to check results, not for timing",
-         {.ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
+         {.ranks = kEachItsOwn}),
     flag("--plan", &F::plan, "all-reduce algorithm of --comm own",
          {.one_of = {"auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot",
-                     "reduce-broadcast", "hierarchical"},
-          .idle = {kWithoutGradientSums}}),
+                     "reduce-broadcast", "hierarchical"}}),
     flag("--transport", &F::transport,
          "transport of --comm own: auto, thread (threads), shm or tcp (processes)",
-         {.one_of = {"auto", "thread", "shm", "tcp", "peer"},
-          .idle = {kWithoutRanks},
-          .resolve = transport}),
+         {.one_of = {"auto", "thread", "shm", "tcp", "peer"}, .resolve = transport}),
     flag("--link", &F::link,
          "model a link between ranks, LATENCY,BANDWIDTH such as 50us,1GB/s: messages of --comm own "
-         "take as long as they would over it",
-         {.idle = {kWithoutRanks}}),
+         "take as long as they would over it"),
     flag("--act-as", &F::act_as,
          "train in slow motion, as another machine would: titanx-pascal-dual-root-8, or any "
          "topology of lockstep predict; printed times are that machine's"),
@@ -172,7 +109,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--watch", &F::watch, "show live on a terminal what each device does",
          {.needs = "--act-as", .recorded_as = ""}),
     flag("--comm-timeout", &F::comm_timeout, "seconds to wait for other ranks",
-         {.ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
+         {.ranks = kEachItsOwn}),
     flag("--batch", &F::batch, "rows per step over all devices (default 64)",
          {.resolve = [](auto&, auto& task) { return Value(task.batch); }}),
     flag("--per-device-batch", &F::per_device_batch,
@@ -188,12 +125,11 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--dataset", &F::dataset,
          "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES; texts: "
          "tinyshakespeare, embedded-text, text:FILE (characters) or tokens:FILE.bin (GPT-2's)"),
-    flag("--data-dir", &F::data_dir, "where data sets were fetched to",
-         {.ranks = kEachItsOwn, .idle = {kWithBuiltInData}}),
+    flag("--data-dir", &F::data_dir, "where data sets were fetched to", {.ranks = kEachItsOwn}),
     flag("--vocab", &F::vocab_dir,
          "train a text in GPT-2's tokens, by encoder.json and vocab.bpe of this folder, instead of "
          "characters",
-         {.ranks = kEachItsOwn, .idle = {kWithoutText}}),
+         {.ranks = kEachItsOwn}),
     flag("--model", &F::model,
          "mlp:784-256-10[:relu|gelu|tanh] (default: mlp:FEATURES-256-CLASSES of the data set); for "
          "images lenet, lenet5, resnet18[:WIDTH] or cnn:32c3-p2-64c3-p2-128-10; for texts "
@@ -203,9 +139,8 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--optimizer", &F::optimizer, "sgd or adamw", {.one_of = {"sgd", "adamw"}}),
     flag("--lr", &F::learning_rate, "learning rate (default: sgd 0.1, adamw 0.001)",
          {.resolve = [](auto&, auto& task) { return Value(task.optimizer.learning_rate); }}),
-    flag("--momentum", &F::momentum, "momentum of sgd (default 0.9)",
-         {.idle = {kWithAdamw}, .resolve = momentum}),
-    flag("--nesterov", &F::nesterov, "Nesterov momentum", {.idle = {kWithAdamw}}),
+    flag("--momentum", &F::momentum, "momentum of sgd (default 0.9)", {.resolve = momentum}),
+    flag("--nesterov", &F::nesterov, "Nesterov momentum"),
     flag("--weight-decay", &F::weight_decay, "default: sgd 0, adamw 0.01",
          {.resolve = [](auto&, auto& task) { return Value(task.optimizer.weight_decay); }}),
     flag("--schedule", &F::schedule,
@@ -222,10 +157,8 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.one_of = {"crop", "flip", "crop,flip"}}),
     flag("--sampler", &F::sampler, "exact (equals one device) or torch (DistributedSampler)",
          {.one_of = {"exact", "torch"}}),
-    flag("--bucket-mib", &F::bucket_mib, "size of a gradient bucket in MiB",
-         {.idle = {kWithoutGradientSums, kWithBitwise}}),
-    flag("--first-bucket-mib", &F::first_bucket_mib, "size of the first bucket in MiB",
-         {.idle = {kWithoutGradientSums, kWithBitwise}}),
+    flag("--bucket-mib", &F::bucket_mib, "size of a gradient bucket in MiB"),
+    flag("--first-bucket-mib", &F::first_bucket_mib, "size of the first bucket in MiB"),
     flag("--init", &F::init_path, "start from these weights (safetensors)", {.ranks = kEachItsOwn}),
     flag("--strip-prefix", &F::strip_prefix,
          "remove a wrapper's prefix from their names, such as module. or _orig_mod.",
@@ -291,30 +224,23 @@ void settle_pipeline_flags(TrainingFlags& flags) {
 
 namespace {
 
-template <typename Value>
-CLI::Option* add_value(CLI::App& command, const TrainingFlag& flag, Value& value) {
-  if constexpr (std::is_same_v<Value, bool>) {
-    return command.add_flag(flag.name, value, flag.help);
-  } else {
-    CLI::Option* const added = command.add_option(flag.name, value, flag.help);
-    if constexpr (std::is_same_v<Value, std::uint64_t>) added->check(whole_number());
-    return added;
-  }
-}
-
-// Adds the flag, unless Flags is RankFlags and lacks the member.
-template <typename Flags>
-void add(CLI::App& command, const TrainingFlag& flag, Flags& flags) {
+void add(CLI::App& command, const TrainingFlag& flag, TrainingFlags& flags) {
   const auto add_member = [&](auto member) {
-    if constexpr (requires { flags.*member; }) {
-      CLI::Option* const added = add_value(command, flag, flags.*member);
-      const FlagRules& rules = flag.rules;
-      if (!rules.one_of.empty()) added->check(one_of(rules.one_of));
-      if (!rules.excludes.empty()) added->excludes(command.get_option(rules.excludes));
-      if (!rules.needs.empty()) added->needs(command.get_option(rules.needs));
+    auto& value = flags.*member;
+    using Kind = std::remove_reference_t<decltype(value)>;
+    if constexpr (std::is_same_v<Kind, bool>) {
+      return command.add_flag(flag.name, value, flag.help);
+    } else {
+      CLI::Option* const added = command.add_option(flag.name, value, flag.help);
+      if constexpr (std::is_same_v<Kind, std::uint64_t>) added->check(whole_number());
+      return added;
     }
   };
-  std::visit(add_member, flag.member);
+  CLI::Option* const added = std::visit(add_member, flag.member);
+  const FlagRules& rules = flag.rules;
+  if (!rules.one_of.empty()) added->check(one_of(rules.one_of));
+  if (!rules.excludes.empty()) added->excludes(command.get_option(rules.excludes));
+  if (!rules.needs.empty()) added->needs(command.get_option(rules.needs));
 }
 
 }  // namespace
@@ -331,10 +257,6 @@ void add_compare_flags(CLI::App& command, TrainingFlags& flags) {
 
 void add_training_flag(CLI::App& command, TrainingFlags& flags, std::string_view name) {
   add(command, *std::ranges::find(training_flags(), name, &TrainingFlag::name), flags);
-}
-
-void add_rank_flags(CLI::App& command, RankFlags& flags) {
-  for (const TrainingFlag& flag : training_flags()) add(command, flag, flags);
 }
 
 std::vector<std::string> words_of(const TrainingFlags& flags) {
@@ -357,14 +279,54 @@ std::vector<std::string> words_of(const TrainingFlags& flags) {
   return words;
 }
 
-void require_effects(const FlagSetting& setting) {
-  for (const TrainingFlag& flag : training_flags()) {
-    if (std::ranges::count(setting.flags.said, flag.name) == 0) continue;
-    for (const IdleRule& rule : flag.rules.idle) {
-      require(!rule.is_idle(setting), ErrorCode::Usage, flag.name, "has no effect here: it {}",
-              rule.reason);
+void require_effects(const TrainingFlags& flags, const std::vector<Mode>& modes,
+                     DeviceType device) {
+  const auto refuse = [&](bool is_idle, std::initializer_list<std::string_view> names,
+                          std::string_view reason) {
+    for (const std::string_view name : names) {
+      require(!is_idle || std::ranges::count(flags.said, name) == 0, ErrorCode::Usage, name,
+              "has no effect here: it {}", reason);
     }
-  }
+  };
+  const bool has_ddp = std::ranges::count(modes, Mode::ddp) > 0;
+  const bool has_shards =
+      std::ranges::any_of(modes, [](Mode mode) { return shard_depth(mode).has_value(); });
+  refuse(std::ranges::count(modes, Mode::pipeline) == 0,
+         {"--stages", "--micro-batches", "--pipeline-schedule", "--chunks"},
+         "is for a pipeline, and there is none here; leave it out, or use one (train: --parallel "
+         "pipeline, compare: --modes pipeline)");
+  refuse(flags.pipeline_schedule != "interleaved", {"--chunks"},
+         "is for --pipeline-schedule interleaved; leave it out");
+  refuse(!has_ddp && !has_shards, {"--shard"},
+         "is for the ranks of ddp, and there are none here; leave it out, or use --parallel ddp");
+  refuse(std::ranges::none_of(modes, has_ranks),
+         {"--ranks", "--comm", "--nccl-share-gpu", "--transport", "--link", "--comm-timeout"},
+         "is for the ranks of ddp, and there are none here; leave it out, or use ddp (train: "
+         "--parallel ddp, compare: --modes ddp)");
+  refuse(!has_ddp, {"--plan", "--bucket-mib", "--first-bucket-mib"},
+         "is for gradients that ranks of ddp sum in buckets, and there are none here (shards are "
+         "reduced layer by layer); leave it out, or use ddp (train: --parallel ddp, compare: "
+         "--modes ddp)");
+  refuse(flags.bitwise, {"--bucket-mib", "--first-bucket-mib"},
+         "is about gradient buckets, and --bitwise sums each gradient by itself; leave one out");
+  refuse(device == DeviceType::cuda, {"--threads-per-device"},
+         "is for CPU devices, and these are GPUs; leave it out, or use --device cpu");
+  refuse(device == DeviceType::cpu, {"--matmul-precision"},
+         "is for products on GPUs, and the device is the CPU; leave it out, or use --device cuda");
+  refuse(flags.dtype == "float64", {"--matmul-precision", "--precision"},
+         "is for products of float32, and --dtype is float64; leave one out");
+  refuse(flags.optimizer == "adamw", {"--momentum", "--nesterov"},
+         "is for sgd, and adamw has no momentum; leave it out, or use --optimizer sgd");
+  using enum datasets::DatasetKind;
+  const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
+  const bool is_fetched = dataset.kind == mnist || dataset.kind == fashion_mnist ||
+                          dataset.kind == cifar10 || dataset.kind == tiny_shakespeare;
+  refuse(!is_fetched, {"--data-dir"},
+         "is for mnist, fashion-mnist, cifar10 and tinyshakespeare, and this --dataset needs no "
+         "files from there; leave it out");
+  refuse(!dataset.is_text() || dataset.kind == tokens, {"--vocab"},
+         "makes tokens of texts, and this --dataset is none; leave it out, or use text:FILE, "
+         "tinyshakespeare or embedded-text");
 }
 
 }  // namespace lockstep::tools

@@ -89,10 +89,8 @@ void add_training_flags(CLI::App& command, TrainingFlags& flags);
 // instead.
 void add_compare_flags(CLI::App& command, TrainingFlags& flags);
 
-// For commands that train nothing: a single flag, such as --matmul-precision, or those of the
-// ranks.
+// Adds a single flag, such as --matmul-precision, for commands that train nothing.
 void add_training_flag(CLI::App& command, TrainingFlags& flags, std::string_view name);
-void add_rank_flags(CLI::App& command, RankFlags& flags);
 
 // The words that give a command these flags; none for a flag that has its default.
 std::vector<std::string> words_of(const TrainingFlags& flags);
@@ -105,28 +103,15 @@ void settle_pipeline_flags(TrainingFlags& flags);
 enum class Mode;      // tools/training/placement.h
 struct TrainingTask;  // tools/training/task.h
 
-// The settings that decide if a flag has an effect.
-struct FlagSetting {
-  const TrainingFlags& flags;
-  std::vector<Mode> modes;  // of the rows of compare; one for train
-  DeviceType device = DeviceType::cpu;
-};
-
 // Throws Error{Usage} if a flag that the user gave (TrainingFlags::said) has no effect in any row.
-void require_effects(const FlagSetting& setting);
+// modes: of the rows of compare; one for train.
+void require_effects(const TrainingFlags& flags, const std::vector<Mode>& modes, DeviceType device);
 
-// The member that holds a flag's value. Those of RankFlags are flags of bench all-reduce too.
+// The member that holds a flag's value.
 using FlagMember =
-    std::variant<std::string RankFlags::*, double RankFlags::*, bool RankFlags::*,
-                 std::string TrainingFlags::*, double TrainingFlags::*, bool TrainingFlags::*,
+    std::variant<std::string TrainingFlags::*, double TrainingFlags::*, bool TrainingFlags::*,
                  int TrainingFlags::*, std::uint64_t TrainingFlags::*,
                  std::optional<int> TrainingFlags::*, std::optional<double> TrainingFlags::*>;
-
-// A rule that makes a flag useless in combination with others.
-struct IdleRule {
-  bool (*is_idle)(const FlagSetting& setting);
-  std::string_view reason;  // why, and what to do
-};
 
 struct FlagRules {
   std::vector<std::string> one_of = {};  // accepts only these values
@@ -135,7 +120,6 @@ struct FlagRules {
   std::string needs = {};
   enum class Commands { train_and_compare, train } commands = Commands::train_and_compare;
   enum class Ranks { alike, each_its_own } ranks = Ranks::alike;
-  std::vector<IdleRule> idle = {};
   // The key in the run file. Empty: the flag is not recorded; nullopt: key().
   std::optional<std::string> recorded_as = std::nullopt;
   // The value in the run file; nullptr: the value that the user gave, or null.

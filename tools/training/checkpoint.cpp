@@ -128,38 +128,6 @@ void require_unchanged(const fs::path& path, const nlohmann::json& state) {
           path.string(), kState);
 }
 
-}  // namespace
-
-void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint) {
-  const std::string name = fmt::format("{}{:08}", kPrefix, checkpoint.step);
-  const fs::path target = plan.folder / name;
-  if (fs::exists(target / kState)) return;  // of an earlier run that came as far
-  on_disk(target, [&] {
-    const fs::path unfinished = plan.folder / fmt::format("{}{}", kUnfinished, name);
-    fs::remove_all(unfinished);
-    fs::create_directories(unfinished);
-    nn::save_weights(unfinished / kModel, checkpoint.model);
-    nn::save_weights(unfinished / kOptimizer, optimizer_tensors(checkpoint));
-    nlohmann::ordered_json state{{"schema", kCheckpointSchema},
-                                 {"step", checkpoint.step},
-                                 {"settings", checkpoint.settings},
-                                 {"bucket_order", checkpoint.bucket_order},
-                                 {"optimizer_steps", nlohmann::json::array()},
-                                 {"sha256",
-                                  {{kModel, sha256_of(unfinished / kModel)},
-                                   {kOptimizer, sha256_of(unfinished / kOptimizer)}}}};
-    for (const auto& [parameter, of_parameter] : checkpoint.optimizer) {
-      state["parameters"].push_back(parameter);
-      state["optimizer_steps"].push_back(of_parameter.num_steps);
-    }
-    write_file_atomically(unfinished / kState, state.dump(1) + "\n");
-    sync_folder(unfinished);
-    fs::rename(unfinished, target);
-    sync_folder(plan.folder);
-    remove_old(plan);
-  });
-}
-
 Checkpoint read_checkpoint(const fs::path& folder) {
   const nlohmann::json state = read_state(folder);
   Checkpoint checkpoint;
@@ -194,10 +162,36 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   return checkpoint;
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
-  const std::vector<fs::path> all = checkpoints_in(folder);
-  if (all.empty()) return std::nullopt;
-  return all.front();
+}  // namespace
+
+void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint) {
+  const std::string name = fmt::format("{}{:08}", kPrefix, checkpoint.step);
+  const fs::path target = plan.folder / name;
+  if (fs::exists(target / kState)) return;  // of an earlier run that came as far
+  on_disk(target, [&] {
+    const fs::path unfinished = plan.folder / fmt::format("{}{}", kUnfinished, name);
+    fs::remove_all(unfinished);
+    fs::create_directories(unfinished);
+    nn::save_weights(unfinished / kModel, checkpoint.model);
+    nn::save_weights(unfinished / kOptimizer, optimizer_tensors(checkpoint));
+    nlohmann::ordered_json state{{"schema", kCheckpointSchema},
+                                 {"step", checkpoint.step},
+                                 {"settings", checkpoint.settings},
+                                 {"bucket_order", checkpoint.bucket_order},
+                                 {"optimizer_steps", nlohmann::json::array()},
+                                 {"sha256",
+                                  {{kModel, sha256_of(unfinished / kModel)},
+                                   {kOptimizer, sha256_of(unfinished / kOptimizer)}}}};
+    for (const auto& [parameter, of_parameter] : checkpoint.optimizer) {
+      state["parameters"].push_back(parameter);
+      state["optimizer_steps"].push_back(of_parameter.num_steps);
+    }
+    write_file_atomically(unfinished / kState, state.dump(1) + "\n");
+    sync_folder(unfinished);
+    fs::rename(unfinished, target);
+    sync_folder(plan.folder);
+    remove_old(plan);
+  });
 }
 
 nlohmann::ordered_json decisive_settings(const TrainingFlags& flags, const TrainingTask& task) {
@@ -218,13 +212,13 @@ std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const Trai
   const bool is_auto = flags.resume == "auto";
   fs::path folder = is_auto ? flags.checkpoint_dir : flags.resume;
   if (!fs::exists(folder / kState)) {
-    const std::optional<fs::path> newest = newest_checkpoint(folder);
-    if (!newest && is_auto) return std::nullopt;
-    require(newest.has_value(), ErrorCode::Io, "--resume",
+    const std::vector<fs::path> all = checkpoints_in(folder);
+    if (all.empty() && is_auto) return std::nullopt;
+    require(!all.empty(), ErrorCode::Io, "--resume",
             "there is no checkpoint at '{}'; --resume auto takes the newest of --checkpoint-dir, "
             "or starts from scratch",
             folder.string());
-    folder = *newest;
+    folder = all.front();
   }
   Checkpoint checkpoint = read_checkpoint(folder);
   const nlohmann::ordered_json settings = decisive_settings(flags, task);

@@ -46,16 +46,11 @@ nlohmann::ordered_json decisive_settings(const TrainingFlags& flags, const Train
 // Throws Error{Io} when something cannot be written; older checkpoints are then still there.
 void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint);
 
-// Throws Error{Io} that names the file for one that is missing, truncated or changed, and a schema
-// of a newer program.
-Checkpoint read_checkpoint(const std::filesystem::path& folder);
-
-// The newest checkpoint in the folder, if it has one.
-std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder);
-
 // For --resume WORD: auto (the newest of --checkpoint-dir; nothing where there is none), a
-// checkpoint, or a folder of them. Throws as read_checkpoint, Error{Io} where there is none, and
-// Error{Usage} naming the settings that differ, unless --resume-with-changes allows them.
+// checkpoint, or a folder of them.
+// Throws Error{Io} where there is none; that names the file for one that is missing, truncated or
+// changed; and for a schema of a newer program. Throws Error{Usage} naming the settings that
+// differ, unless --resume-with-changes allows them.
 std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const TrainingTask& task);
 
 }  // namespace lockstep::tools

@@ -14,7 +14,6 @@
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
-#include "tools/training/whole_state.h"
 #include "tools/verdict/rank_checks.h"
 
 namespace lockstep::tools {
@@ -75,10 +74,17 @@ std::unique_ptr<trace::UncountedScope> beside_the_steps(const LocalModels& model
   return std::make_unique<trace::UncountedScope>(std::vector<int>{models.first().rank});
 }
 
-// Adds up, over this rank's part of the test rows, what `judge` says of logits and labels.
-template <typename Judge>
-double judge_test_rows(const TrainingTask& task, const LocalModels& models, const RankModel& model,
-                       const Judge& judge) {
+// How many labels the logits get right; for a text, the sum of their losses.
+double judge(const TrainingTask& task, const Variable& logits, const Tensor& labels) {
+  if (!task.is_text()) return static_cast<double>(nn::count_correct(logits.value(), labels));
+  return cross_entropy(logits, labels.reshape({labels.num_elements()}), Reduction::sum,
+                       Logits::consume)
+      .item();
+}
+
+// Judges this rank's part of the test rows, and adds up.
+double judge_test_rows(const TrainingTask& task, const LocalModels& models,
+                       const RankModel& model) {
   const data::LabelledRows& test = task.data->test;
   data::SamplerOptions options;
   options.num_samples = test.num_rows();
@@ -99,37 +105,20 @@ double judge_test_rows(const TrainingTask& task, const LocalModels& models, cons
     if (is_empty && !models.sharded) continue;  // with shards all ranks make each other's passes
     const Variable logits =
         models.pipeline ? models.pipeline->evaluate(batch->x) : (*model.inner)(Variable(batch->x));
-    if (logits.defined() && !is_empty) sum += judge(logits, batch->labels);
+    if (logits.defined() && !is_empty) sum += judge(task, logits, batch->labels);
   }
   model.inner->train();
   return sum;
 }
 
-// The mean of a judgement over all test labels, in eval mode. All ranks call it.
-template <typename Judge>
-double mean_over_test(const TrainingTask& task, const LocalModels& models, const Judge& judge) {
+// The mean over all test labels, in eval mode. All ranks call it.
+double mean_over_test(const TrainingTask& task, const LocalModels& models) {
   const std::unique_ptr<trace::UncountedScope> after_the_step = beside_the_steps(models);
   double sum = 0;
-  for (const RankModel& model : models.ranks) {
-    sum += judge_test_rows(task, models, model, judge);
-  }
+  for (const RankModel& model : models.ranks) sum += judge_test_rows(task, models, model);
   const data::LabelledRows& test = task.data->test;
   return models.sum_over_ranks({sum})[0] /
          static_cast<double>(test.num_rows() * test.labels_per_row());
-}
-
-double measure_accuracy(const TrainingTask& task, const LocalModels& models) {
-  return mean_over_test(task, models, [](const Variable& logits, const Tensor& labels) {
-    return static_cast<double>(nn::count_correct(logits.value(), labels));
-  });
-}
-
-double measure_validation_loss(const TrainingTask& task, const LocalModels& models) {
-  return mean_over_test(task, models, [](const Variable& logits, const Tensor& labels) {
-    return cross_entropy(logits, labels.reshape({labels.num_elements()}), Reduction::sum,
-                         Logits::consume)
-        .item();
-  });
 }
 
 // An optimizer's state for a parameter's padding is zero, and checkpoints leave it out.
@@ -280,9 +269,9 @@ class TrainingLoop {
 
   void judge_test_rows_of_epoch() {
     if (task_.data->test.num_rows() == 0) return;
-    task_.is_text()
-        ? result_.epoch_validation_loss.push_back(measure_validation_loss(task_, models_))
-        : result_.epoch_accuracy.push_back(measure_accuracy(task_, models_));
+    std::vector<double>& of_epochs =
+        task_.is_text() ? result_.epoch_validation_loss : result_.epoch_accuracy;
+    of_epochs.push_back(mean_over_test(task_, models_));
   }
 
   // False at the end of the epoch.

@@ -2,7 +2,10 @@
 // pipeline, or, where a step is captured as a graph, the replicas of all ranks.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/comm/communicator.h"
@@ -84,5 +87,24 @@ std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const Lo
 // they are the average over ranks of the mean over each rank's rows.
 std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModels& models,
                                       const std::vector<data::Batch>& batches);
+
+// The tensors that the optimizer steps on, in its order: whole parameters, or this rank's pieces.
+std::vector<parallel::ShardPiece> optimized_pieces(const optim::Optimizer& optimizer,
+                                                   const RankModel& model);
+
+// Makes each parameter's tensor out of all pieces' (piece: the index in the optimizer), and calls
+// visit(its name, the tensor) on every rank. All ranks call it, and whole_optimizer_state().
+void visit_whole(const LocalModels& models, std::size_t local, const optim::Optimizer& optimizer,
+                 const std::function<Tensor(std::size_t piece)>& of_piece,
+                 const std::function<void(const std::string& name, const Tensor& whole)>& visit);
+
+// How many tensors the optimizer keeps for a parameter, once it has made a step.
+std::size_t num_state_tensors(const OptimizerSettings& settings);
+
+// The optimizer's state by parameter, after num_steps steps. Only rank 0 puts shards together; a
+// stage of a pipeline has its own.
+using OptimizerStates = std::vector<std::pair<std::string, optim::Optimizer::State>>;
+OptimizerStates whole_optimizer_state(const TrainingTask& task, const LocalModels& models,
+                                      const optim::Optimizer& optimizer, std::size_t num_steps);
 
 }  // namespace lockstep::tools

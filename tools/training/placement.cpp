@@ -24,6 +24,10 @@ namespace lockstep::tools {
 namespace {
 
 constexpr std::size_t kMostThreads = 1024;  // of a device
+constexpr std::array<std::string_view, 7> kModes = {"single", "dp",    "ddp",  "pipeline",
+                                                    "zero1",  "zero2", "zero3"};
+// Of --shard, as the modes from zero1 on.
+constexpr std::array<std::string_view, 3> kShards = {"optimizer", "gradients", "parameters"};
 
 // For the calling thread, and for threads that are started meanwhile for good.
 class SignalsBlocked {
@@ -113,12 +117,22 @@ std::string describe_gpus(const std::vector<Device>& devices) {
                        : fmt::format("virtual, on {} GPUs, the first a {}", num_gpus, name);
 }
 
-}  // namespace
-
-namespace {
-constexpr std::array<std::string_view, 7> kModes = {"single", "dp",    "ddp",  "pipeline",
-                                                    "zero1",  "zero2", "zero3"};
+// Devices without rows of a full batch.
+std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {
+  const std::size_t num_devices = placement.devices.size();
+  if (placement.mode == Mode::pipeline) return 0;
+  if (task.sampler == Sampler::torch && has_ranks(placement.mode)) return 0;
+  const std::size_t rows = task.rows_of_full_batch();
+  if (task.summation == Summation::plain) {
+    return plan::scatter_plan(rows, num_devices).num_idle_devices();
+  }
+  const plan::MicroShardPlan plan = plan::micro_shard_plan(rows, num_devices);
+  std::size_t idle = 0;
+  for (std::size_t d = 0; d < num_devices; ++d) idle += plan.rows_of_device(d).size == 0;
+  return idle;
 }
+
+}  // namespace
 
 std::string_view to_string(Mode mode) {
   return kModes[static_cast<std::size_t>(mode)];
@@ -142,15 +156,15 @@ std::optional<parallel::ShardDepth> shard_depth(Mode mode) {
 }
 
 Mode mode_of_ranks(std::string_view shard) {
-  if (shard == "optimizer") return Mode::zero1;
-  if (shard == "gradients") return Mode::zero2;
-  return shard == "parameters" ? Mode::zero3 : Mode::ddp;
+  const auto found = std::ranges::find(kShards, shard);
+  if (found == kShards.end()) return Mode::ddp;
+  return static_cast<Mode>(static_cast<int>(Mode::zero1) + (found - kShards.begin()));
 }
 
 std::string shard_word(Mode mode) {
-  if (mode == Mode::zero1) return "optimizer";
-  if (mode == Mode::zero2) return "gradients";
-  return mode == Mode::zero3 ? "parameters" : "";
+  if (!shard_depth(mode)) return "";
+  return std::string(
+      kShards[static_cast<std::size_t>(mode) - static_cast<std::size_t>(Mode::zero1)]);
 }
 
 DeviceType resolve_device_type(const TrainingFlags& flags) {
@@ -236,20 +250,6 @@ std::size_t num_physical_devices(const std::vector<Device>& devices) {
 
 std::size_t num_physical_devices(const DevicePlacement& placement) {
   return placement.num_physical ? *placement.num_physical : num_physical_devices(placement.devices);
-}
-
-std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {
-  const std::size_t num_devices = placement.devices.size();
-  if (placement.mode == Mode::pipeline) return 0;
-  if (task.sampler == Sampler::torch && has_ranks(placement.mode)) return 0;
-  const std::size_t rows = task.rows_of_full_batch();
-  if (task.summation == Summation::plain) {
-    return plan::scatter_plan(rows, num_devices).num_idle_devices();
-  }
-  const plan::MicroShardPlan plan = plan::micro_shard_plan(rows, num_devices);
-  std::size_t idle = 0;
-  for (std::size_t d = 0; d < num_devices; ++d) idle += plan.rows_of_device(d).size == 0;
-  return idle;
 }
 
 std::string idle_note(const TrainingTask& task, const DevicePlacement& placement) {

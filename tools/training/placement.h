@@ -67,9 +67,8 @@ std::vector<int> tracks_of(const DevicePlacement& placement);
 std::size_t num_physical_devices(const std::vector<Device>& devices);
 std::size_t num_physical_devices(const DevicePlacement& placement);
 
-// Devices that get no rows of a full batch, because it has too few; and the line that says so,
-// empty where no device is idle.
-std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement);
+// The line that says how many devices get no rows of a full batch, because it has too few; empty if
+// all have some.
 std::string idle_note(const TrainingTask& task, const DevicePlacement& placement);
 
 // Throws Error{Usage} when --sampler torch cannot give every rank of ddp as many rows.

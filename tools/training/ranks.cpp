@@ -6,7 +6,6 @@
 
 #include "engine/comm/store/hello.h"
 #include "engine/comm/thread_group.h"
-#include "engine/core/error.h"
 #include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
@@ -56,14 +55,6 @@ void take_times(const TrainingTask& task, const trace::Recording& recording,
   result.step_statistics = step_statistics(all_steps);
 }
 
-// One thread for all that is trained.
-TrainingResult train_models(const TrainingTask& task, const DevicePlacement& placement,
-                            const TrainingObserver& observer) {
-  // Spans of the caller belong to rank 0, or to the device that holds the parameters.
-  const trace::TrackScope track(has_ranks(placement.mode) ? 0 : placement.devices[0].index);
-  return run_loop(task, make_models(task, placement), observer);
-}
-
 // One rank of DDP or of a pipeline, whether it is a thread or a process. Rank 0's result is the
 // run's.
 TrainingResult train_rank(const TrainingTask& task, Device device, comm::Communicator& communicator,
@@ -93,14 +84,15 @@ TrainingResult train_threads(const TrainingTask& task, const DevicePlacement& pl
 TrainingResult run_here(const TrainingTask& task, const DevicePlacement& placement,
                         const TrainingObserver& observer) {
   const bool is_graph = task.launching == TrainingTask::Launching::graph;
-  return has_ranks(placement.mode) && !is_graph ? train_threads(task, placement, observer)
-                                                : train_models(task, placement, observer);
+  if (has_ranks(placement.mode) && !is_graph) return train_threads(task, placement, observer);
+  // One thread for all that is trained. Spans of the caller belong to rank 0, or to the device that
+  // holds the parameters.
+  const trace::TrackScope track(has_ranks(placement.mode) ? 0 : placement.devices[0].index);
+  return run_loop(task, make_models(task, placement), observer);
 }
 
 TrainingResult train_here(const TrainingTask& task, const DevicePlacement& placement,
                           const TrainingObserver& observer) {
-  require(placement.mode != Mode::single || placement.devices.size() == 1, ErrorCode::Usage,
-          "train", "{} devices need --parallel dp, ddp or pipeline", placement.devices.size());
   const std::vector<MemoryWatch> memory(placement.devices.begin(), placement.devices.end());
   trace::reset_collective_counts();
   TrainingResult result = run_here(task, placement, observer);

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <span>
+#include <iterator>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -12,7 +13,6 @@
 #include "engine/trace/breakdown.h"
 #include "engine/trace/recorder.h"
 #include "simulate/slow_motion/machine.h"
-#include "tools/cli/numbers.h"
 #include "tools/report/status_line.h"
 #include "tools/report/step_statistics.h"
 #include "tools/training/placement.h"
@@ -82,12 +82,8 @@ double choose_factor(const StepTime& step) {
   return std::ceil(factor / digit) * digit;
 }
 
-trace::Interval interval_of(const trace::Span& span) {
-  return {span.begin_ns, span.end_ns};
-}
-
-double seconds_of(const trace::Interval& interval) {
-  return 1e-9 * static_cast<double>(interval.end_ns - interval.begin_ns);
+double seconds_of(const trace::Span& span) {
+  return 1e-9 * static_cast<double>(span.end_ns - span.begin_ns);
 }
 
 // The times at which the devices worked on such spans.
@@ -95,58 +91,26 @@ template <typename IsMeant>
 trace::IntervalSet device_times(const trace::Recording& recording, const IsMeant& is_meant) {
   std::vector<trace::Interval> times;
   for (const trace::Span& span : recording.spans) {
-    if (span.thread == trace::kDeviceThread && is_meant(span)) times.push_back(interval_of(span));
+    if (span.thread == trace::kDeviceThread && is_meant(span)) {
+      times.push_back({span.begin_ns, span.end_ns});
+    }
   }
   return trace::union_of(std::move(times));
 }
 
-// The share of an interval that lies in a set.
-double share_of(const trace::Interval& interval, const trace::IntervalSet& set) {
-  const trace::IntervalSet inside = trace::part_inside(set, interval);
-  return 1e-9 * static_cast<double>(trace::total_ns(inside)) / seconds_of(interval);
+// The share of a step that lies in a set.
+double share_of(const trace::Span& step, const trace::IntervalSet& set) {
+  const trace::IntervalSet inside = trace::part_inside(set, {step.begin_ns, step.end_ns});
+  return 1e-9 * static_cast<double>(trace::total_ns(inside)) / seconds_of(step);
 }
 
-// A step of a device, and the share of it during which the cores could not keep up.
-struct ActedStep {
-  trace::Span span;
-  double late = 0;
-};
-
-std::vector<ActedStep> steps_of(const trace::Recording& recording, int track,
-                                const trace::IntervalSet& late) {
-  std::vector<ActedStep> steps;
-  for (const trace::Span& span : recording.spans) {
-    if (span.thread == trace::kDeviceThread && span.rank == track &&
-        span.category == trace::Category::step) {
-      steps.push_back({span, share_of(interval_of(span), late)});
-    }
-  }
+std::vector<trace::Span> steps_of(const trace::Recording& recording, int track) {
+  std::vector<trace::Span> steps;
+  std::ranges::copy_if(recording.spans, std::back_inserter(steps), [&](const trace::Span& span) {
+    return span.thread == trace::kDeviceThread && span.rank == track &&
+           span.category == trace::Category::step;
+  });
   return steps;
-}
-
-// The steps in which no device was late; all steps if there are none.
-std::vector<trace::Span> punctual(std::span<const ActedStep> steps) {
-  std::vector<trace::Span> all;
-  std::vector<trace::Span> chosen;
-  for (const ActedStep& step : steps) {
-    all.push_back(step.span);
-    if (step.late == 0) chosen.push_back(step.span);
-  }
-  return chosen.empty() ? all : chosen;
-}
-
-// Each epoch is as long as its number of steps times the mean punctual step: work between steps,
-// such as a check, does not belong to it.
-std::vector<double> epoch_seconds(std::span<const ActedStep> steps, std::size_t steps_per_epoch) {
-  std::vector<double> epochs;
-  for (std::size_t begin = 0; begin < steps.size(); begin += steps_per_epoch) {
-    const auto epoch = steps.subspan(begin, std::min(steps_per_epoch, steps.size() - begin));
-    const std::vector<trace::Span> timed = punctual(epoch);
-    double total = 0;
-    for (const trace::Span& step : timed) total += seconds_of(interval_of(step));
-    epochs.push_back(total * static_cast<double>(epoch.size()) / static_cast<double>(timed.size()));
-  }
-  return epochs;
 }
 
 void take_acted_times(const TrainingTask& task, const DevicePlacement& placement,
@@ -154,25 +118,28 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
   const trace::Recording recording = trace::collect();
   const trace::IntervalSet late = device_times(recording, slow_motion::is_late);
   const std::vector<int> tracks = tracks_of(placement);
-  const std::vector<ActedStep> first_steps = steps_of(recording, tracks[0], late);
-  std::vector<double> shares;
-  for (const ActedStep& step : first_steps) shares.push_back(step.late);
-  result.acted->put_off = median(shares);
-  if (recording.num_dropped == 0) {
-    result.epoch_seconds = epoch_seconds(first_steps, task.steps_per_epoch());
+  const std::vector<trace::Span> steps = steps_of(recording, tracks[0]);
+  const double typical_seconds = seconds_of(*trace::median_step_span(steps, tracks[0]));
+  // An epoch is as long as its steps: work between them, such as a check, does not belong to it. A
+  // step in which the cores could not keep up counts as a typical one.
+  std::vector<double> epochs, late_shares;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (i % task.steps_per_epoch() == 0) epochs.push_back(0);
+    late_shares.push_back(share_of(steps[i], late));
+    epochs.back() += late_shares.back() == 0 ? seconds_of(steps[i]) : typical_seconds;
   }
+  result.acted->put_off = median(late_shares);
+  if (recording.num_dropped == 0) result.epoch_seconds = epochs;
   result.busy_fraction.clear();
   for (const int track : tracks) {
     const trace::IntervalSet kernels = device_times(recording, [&](const trace::Span& span) {
       return span.rank == track && slow_motion::is_kernel(span);
     });
     // Each rank begins its steps when it can; DataParallel's devices share the same steps.
-    const bool has_own_steps = has_ranks(placement.mode);
-    const std::vector<trace::Span> steps =
-        punctual(has_own_steps ? steps_of(recording, track, late) : first_steps);
-    const int track_of_steps = has_own_steps ? track : tracks[0];
-    const trace::Span& typical = *trace::median_step_span(steps, track_of_steps);
-    result.busy_fraction.push_back(share_of(interval_of(typical), kernels));
+    const int track_of_steps = has_ranks(placement.mode) ? track : tracks[0];
+    const std::vector<trace::Span> own = steps_of(recording, track_of_steps);
+    const trace::Span& typical = *trace::median_step_span(own, track_of_steps);
+    result.busy_fraction.push_back(share_of(typical, kernels));
   }
 }
 
@@ -195,11 +162,14 @@ std::shared_ptr<const SlowMotion> read_slow_motion(const TrainingFlags& flags) {
   motion->topology = predict::find_topology(flags.act_as);
   motion->is_watched = flags.watch;
   if (flags.slow_motion != "auto") {
-    motion->factor =
-        parse_number("--slow-motion", flags.slow_motion, "auto or a factor such as 40");
-    require(*motion->factor > 0 && *motion->factor <= kMaxFactor, ErrorCode::Usage, "--slow-motion",
-            "expected auto or a factor between 0 and {:g}, found {}", kMaxFactor,
-            flags.slow_motion);
+    const char* const end = flags.slow_motion.data() + flags.slow_motion.size();
+    double factor = 0;
+    const auto [rest, problem] = std::from_chars(flags.slow_motion.data(), end, factor);
+    const bool is_number = problem == std::errc{} && rest == end;
+    require(is_number && factor > 0 && factor <= kMaxFactor, ErrorCode::Usage, "--slow-motion",
+            "expected auto or a factor such as 40, above 0 and at most {:g}, found '{}'",
+            kMaxFactor, flags.slow_motion);
+    motion->factor = factor;
   }
   return motion;
 }

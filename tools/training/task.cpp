@@ -13,6 +13,7 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/report/host_info.h"
+#include "tools/training/pipeline.h"
 #include "tools/training/placement.h"
 #include "tools/training/slow_motion.h"
 
@@ -119,66 +120,57 @@ void require_loadable(const TrainingTask& task) {
   }
 }
 
-void require_fitting_bitwise(const TrainingFlags& flags, const nn::ModelSpec& model,
-                             std::size_t num_devices) {
-  require(!model.has_batch_norm(), ErrorCode::Usage, "--bitwise",
-          "cuts a batch into eight micro-shards, and each device would keep running statistics of "
-          "only its own; use a model without batch norm");
-  require(num_devices == 1 || num_devices == 2 || num_devices == 4 || num_devices == 8,
-          ErrorCode::Usage, "--bitwise", "works with 1, 2, 4 or 8 devices, found {}", num_devices);
-  require(flags.plan == "auto", ErrorCode::Usage, "--bitwise",
-          "fixes the order of additions itself; leave out --plan");
-  require(flags.comm == "own", ErrorCode::Usage, "--bitwise",
-          "fixes the order of additions, and --comm {} has its own; use --comm own", flags.comm);
-  require(flags.sampler == "exact", ErrorCode::Usage, "--bitwise", "needs --sampler exact");
-  require(flags.threads_per_device.value_or(1) == 1, ErrorCode::Usage, "--bitwise",
-          "needs one thread per device; leave out --threads-per-device");
+void refuse(bool is_refused, std::string_view flag, std::string_view why) {
+  require(!is_refused, ErrorCode::Usage, flag, "{}", why);
 }
 
-void require_fitting_sync_batch_norm(const TrainingFlags& flags, const nn::ModelSpec& model) {
-  require(model.has_batch_norm(), ErrorCode::Usage, "--sync-batch-norm",
-          "is for models with batch norm, such as resnet18; leave it out");
-  require(!flags.graph, ErrorCode::Usage, "--sync-batch-norm",
-          "lets devices wait for each other within a step, which --graph captures from one thread; "
-          "leave one out");
+void require_fitting_bitwise(const TrainingFlags& flags, const nn::ModelSpec& model,
+                             std::size_t num_devices) {
+  refuse(model.has_batch_norm(), "--bitwise",
+         "cuts a batch into eight micro-shards, and each device would keep running statistics of "
+         "only its own; use a model without batch norm");
+  require(num_devices == 1 || num_devices == 2 || num_devices == 4 || num_devices == 8,
+          ErrorCode::Usage, "--bitwise", "works with 1, 2, 4 or 8 devices, found {}", num_devices);
+  refuse(flags.plan != "auto", "--bitwise",
+         "fixes the order of additions itself; leave out --plan");
+  refuse(flags.comm != "own", "--bitwise",
+         "fixes the order of additions, and another library has its own; use --comm own");
+  refuse(flags.sampler != "exact", "--bitwise", "needs --sampler exact");
+  refuse(flags.threads_per_device.value_or(1) != 1, "--bitwise",
+         "needs one thread per device; leave out --threads-per-device");
+}
+
+// A graph repeats what it captured, without the host.
+void require_fitting_graph(const TrainingFlags& flags) {
+  refuse(resolve_device_type(flags) != DeviceType::cuda, "--graph",
+         "captures a step on CUDA devices; leave it out on the CPU");
+  refuse(flags.bitwise, "--graph",
+         "cannot capture --bitwise, where the host waits for sums within a step; leave one out");
+  refuse(flags.ranks == "processes", "--graph",
+         "captures the steps of all ranks from one thread; leave it out with --ranks processes");
+  refuse(flags.sync_batch_norm, "--sync-batch-norm",
+         "lets devices wait for each other within a step, which --graph captures from one thread; "
+         "leave one out");
+  refuse(!flags.shard.empty(), "--shard",
+         "lets ranks wait for each other within a step, which --graph captures from one thread; "
+         "leave one out");
 }
 
 void take_accumulation(TrainingTask& task, const TrainingFlags& flags) {
   task.accumulate = require_positive("--accumulate", flags.accumulate);
   if (task.accumulate == 1) return;
-  const auto refuse = [](bool is_refused, std::string_view why) {
-    require(!is_refused, ErrorCode::Usage, "--accumulate", "{}", why);
-  };
-  refuse(flags.bitwise,
+  refuse(flags.bitwise, "--accumulate",
          "does what --bitwise does anyway: it adds up the gradients of eight micro-shards; leave "
          "one out");
-  refuse(flags.graph, "takes several backward passes, and --graph captures one; leave one out");
-  refuse(nn::parse_model(task.model).has_batch_norm(),
+  refuse(flags.graph, "--accumulate",
+         "takes several backward passes, and --graph captures one; leave one out");
+  refuse(nn::parse_model(task.model).has_batch_norm(), "--accumulate",
          "would let batch norm take the statistics of a micro-batch, so the whole batch would not "
          "be computed; use a model without batch norm");
   require(task.batch % task.accumulate == 0, ErrorCode::Usage, "--accumulate",
           "{} micro-batches of one size cannot be cut from a batch of {} rows; use a number that "
           "divides {}",
           task.accumulate, task.batch, task.batch);
-}
-
-// A graph repeats what it captured, without the host.
-void require_fitting_graph(const TrainingFlags& flags) {
-  require(resolve_device_type(flags) == DeviceType::cuda, ErrorCode::Usage, "--graph",
-          "captures a step on CUDA devices; leave it out on the CPU");
-  require(!flags.bitwise, ErrorCode::Usage, "--graph",
-          "cannot capture --bitwise, where the host waits for sums within a step; leave one out");
-  require(flags.ranks != "processes", ErrorCode::Usage, "--graph",
-          "captures the steps of all ranks from one thread; leave it out with --ranks processes");
-}
-
-void require_fitting_shards(const TrainingFlags& flags) {
-  require(!flags.bitwise, ErrorCode::Usage, "--shard",
-          "reduces gradients layer by layer, and --bitwise adds them up in an order of its own; "
-          "leave one out");
-  require(!flags.graph, ErrorCode::Usage, "--shard",
-          "lets ranks wait for each other within a step, which --graph captures from one thread; "
-          "leave one out");
 }
 
 }  // namespace
@@ -301,7 +293,8 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
     task.summation = Summation::bitwise;
   }
   if (flags.sync_batch_norm) {
-    require_fitting_sync_batch_norm(flags, spec);
+    refuse(!spec.has_batch_norm(), "--sync-batch-norm",
+           "is for models with batch norm, such as resnet18; leave it out");
     task.batch_norm = parallel::BatchNormRows::all;
   }
   task.optimizer = make_optimizer_settings(flags);
@@ -313,9 +306,12 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
     task.launching = TrainingTask::Launching::graph;
   }
   if (!flags.shard.empty()) {
-    require_fitting_shards(flags);
+    refuse(flags.bitwise, "--shard",
+           "reduces gradients layer by layer, and --bitwise adds them up in an order of its own; "
+           "leave one out");
     task.shard = shard_depth(mode_of_ranks(flags.shard));
   }
+  if (flags.parallel == "pipeline") task.pipeline = read_pipeline(flags, task.model, num_devices);
   take_accumulation(task, flags);
   task.all_reduce_plan = plan::parse_all_reduce_plan(flags.plan);
   task.link = modelled_link(flags);

@@ -13,7 +13,6 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
-#include "tools/training/whole_state.h"
 
 namespace lockstep::tools {
 namespace {
