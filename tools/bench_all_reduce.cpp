@@ -463,7 +463,7 @@ int run_bench_all_reduce(AllReduceFlags flags, const CommandLine& command) {
   const Ranks ranks = resolve_ranks(flags, environment, flags.devices);
   require_positive("--comm-timeout", flags.comm_timeout);
   require(flags.op != "avg" || is_floating_point(flags.dtype()), ErrorCode::Usage, "-o",
-          "there is no average of {}; use sum, or a floating point type", flags.datatype);
+          "cannot average {}; use sum, or a floating-point type", flags.datatype);
   require_writable({{"--json", flags.json_path}});
   list_sizes(flags);
   switch (ranks) {

@@ -153,7 +153,7 @@ void run_sample(const SampleFlags& flags) {
 void add_sample_command(CLI::App& program) {
   auto flags = std::make_shared<SampleFlags>();
   flags->dataset.clear();  // the file says the characters
-  CLI::App& sample = *program.add_subcommand("sample", "Let a trained GPT go on with a text");
+  CLI::App& sample = *program.add_subcommand("sample", "Continue a text with a trained GPT");
   sample.add_option("--init", flags->init_path, "the weights (safetensors), as of train --save")
       ->required();
   sample.add_option("--prompt", flags->prompt, "the text to continue, which is printed first")

@@ -158,7 +158,7 @@ TEST_F(Resume, FromADamagedCheckpointNamesTheFile) {
   std::string newer = text;
   newer.replace(newer.find("checkpoint/1"), 12, "checkpoint/2");
   write_text(state, newer);
-  expect_resume_rejected(1, {"is of lockstep.checkpoint/2", "use the newer program"});
+  expect_resume_rejected(1, {"has schema lockstep.checkpoint/2", "use the newer program"});
   std::string without = text;
   without.replace(without.find("\"bucket_order\""), 14, "\"other\"");
   write_text(state, without);

@@ -325,7 +325,7 @@ void require_effects(const TrainingFlags& flags, const std::vector<Mode>& modes,
          "is for mnist, fashion-mnist, cifar10 and tinyshakespeare, and this --dataset needs no "
          "files from there; leave it out");
   refuse(!dataset.is_text() || dataset.kind == tokens, {"--vocab"},
-         "makes tokens of texts, and this --dataset is none; leave it out, or use text:FILE, "
+         "turns text into tokens, and this --dataset is not text; leave it out, or use text:FILE, "
          "tinyshakespeare or embedded-text");
 }
 

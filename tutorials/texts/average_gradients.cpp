@@ -189,7 +189,7 @@ void run(const tutorial::Options& options) {
   const tutorial::FiguresOfRanks figures;
   const int num_ranks = options.num_devices;
   const int code = tutorial::run_as_ranks(num_ranks, tutorial::own_command());
-  tutorial::check("all ranks ended well", code == 0);
+  tutorial::check("all ranks succeeded", code == 0);
   const std::vector<double> heard = figures.heard(3);
   tutorial::answer(
       fmt::format("Each sends its gradients to the right and adds up what comes from the left: "
