@@ -64,16 +64,6 @@ TEST(RankChecks, AcceptRanksWithoutRows) {
   EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
 }
 
-TEST(RankChecks, KeepTheWeightsOfTheFirstTwentySteps) {
-  const TrainingResult twenty = train_checked(digits_task(100, 20), devices(Mode::ddp, 2));
-  const TrainingResult thirty = train_checked(digits_task(100, 30), devices(Mode::ddp, 2));
-  EXPECT_EQ(thirty.findings->num_first_steps, 20u);
-  EXPECT_EQ(thirty.findings->first_weights, keep(twenty.weights));
-  const TrainingResult three = train_checked(digits_task(100, 3), devices(Mode::ddp, 2));
-  EXPECT_EQ(three.findings->num_first_steps, 3u);
-  EXPECT_EQ(three.findings->first_weights, keep(three.weights));
-}
-
 // Weights, messages and memory are the same as without checks.
 TEST(RankChecks, LeaveNoTraceInTheRun) {
   for (const Mode mode : {Mode::data_parallel, Mode::ddp}) {

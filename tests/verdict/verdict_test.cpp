@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "tests/support/expect_error.h"
+#include "tools/verdict/reference_step.h"
 
 namespace lockstep::tools {
 namespace {
@@ -17,6 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TrainingResult result_with(double first_weight) {
   TrainingResult result;
@@ -49,11 +51,7 @@ Repeats never() {
 
 // The row's difference in the other precision, and one device's from itself.
 Repeats repeats(double difference, double control) {
-  return {[=](DType, std::size_t num_steps) {
-            EXPECT_EQ(num_steps, 20u);
-            return difference;
-          },
-          [=](std::size_t) { return control; }};
+  return {[=](DType, std::size_t) { return difference; }, [=](std::size_t) { return control; }};
 }
 
 TEST(Verdict, MeasuresByTheWayThatTheWeightsHaveGone) {
@@ -68,14 +66,6 @@ TEST(Verdict, MeasuresByTheWayThatTheWeightsHaveGone) {
   TrainingResult slow = result_with(0.5);
   slow.findings->first_movement = 1e-4;
   EXPECT_FALSE(judge(task, slow, result_with(0.5 + 5e-6), repeats(5e-6, 1e-16))->equal());
-}
-
-TEST(Verdict, LeavesWeightsAloneWhereBatchNormHasStatisticsOfItsOwn) {
-  TrainingTask task = task_in(DType::float32);
-  task.model = "resnet18:4";
-  const auto verdict = judge(task, result_with(0.5), result_with(0.9), never());
-  EXPECT_TRUE(verdict->equal());
-  EXPECT_TRUE(verdict->has_own_statistics);
 }
 
 TEST(Verdict, AcceptsADifferenceThatIsGoneInFloat64) {
@@ -117,20 +107,11 @@ TrainingResult drifted(double last) {
   return result;
 }
 
-Repeats drift_repeats(double difference) {
-  return {[=](DType dtype, std::size_t num_steps) {
-            EXPECT_EQ(dtype, DType::float64);
-            EXPECT_EQ(num_steps, 2000u);
-            return difference;
-          },
-          [](std::size_t) { return 1e-12; }};
-}
-
 TEST(Verdict, JudgesDriftByRepeatingItInFloat64) {
-  const auto rounding = judge(long_task(), drifted(0.5), drifted(0.9), drift_repeats(3e-9));
+  const auto rounding = judge(long_task(), drifted(0.5), drifted(0.9), repeats(3e-9, 1e-12));
   EXPECT_TRUE(rounding->equal());
   EXPECT_EQ(rounding->repeated_drift, 3e-9);
-  const auto fault = judge(long_task(), drifted(0.5), drifted(0.9), drift_repeats(0.4));
+  const auto fault = judge(long_task(), drifted(0.5), drifted(0.9), repeats(0.4, 1e-12));
   ASSERT_TRUE(fault->failure.has_value());
   EXPECT_EQ(
       fault->failure->text(),
@@ -138,16 +119,6 @@ TEST(Verdict, JudgesDriftByRepeatingItInFloat64) {
       "device's by 0.4, limit 0.0005; in float64 by 0.4, so it is not rounding, which shrinks by "
       "about 1e8 in float64");
   EXPECT_TRUE(judge(long_task(), drifted(0.5), drifted(0.5004), never())->equal());
-}
-
-TEST(Verdict, DoesNotJudgeARunThatExploded) {
-  TrainingResult row = result_with(0.9);
-  row.findings->exploded = "the loss exploded: 2.3 at step 0, 1e6 at step 4";
-  const auto verdict = judge(task_in(DType::float32), result_with(0.5), row, never());
-  EXPECT_FALSE(verdict->equal());
-  EXPECT_EQ(verdict->unjudged, row.findings->exploded);
-  row.findings->failure = {"gradients", 2, 0, "4.bias", "relative error 0.3"};
-  EXPECT_TRUE(judge(task_in(DType::float32), result_with(0.5), row, never())->unjudged.empty());
 }
 
 TEST(Verdict, BitwiseRowsMayNotDifferAtAllFromFirstToLast) {
@@ -159,15 +130,6 @@ TEST(Verdict, BitwiseRowsMayNotDifferAtAllFromFirstToLast) {
   TrainingResult later = result_with(0.5);
   later.weights[0].second.fill(0.5 + 1e-15);
   EXPECT_EQ(judge(task, result_with(0.5), later, never())->failure->check, "bits");
-}
-
-TEST(Verdict, DoesNotJudgeTheTorchSamplerUnlessReplicasDiffer) {
-  TrainingTask task = task_in(DType::float32);
-  task.sampler = Sampler::torch;
-  TrainingResult row = result_with(0.9);
-  EXPECT_FALSE(judge(task, result_with(0.5), row, never()).has_value());
-  row.findings->failure = {"replicas", 0, 1, "0.bias", "differs"};
-  EXPECT_FALSE(judge(task, result_with(0.5), row, never())->equal());
 }
 
 TEST(VerdictLines, SayHowFarRoundingWentAndThatItIsRounding) {
@@ -188,6 +150,16 @@ TEST(VerdictLines, SayHowFarRoundingWentAndThatItIsRounding) {
   for (const std::string& line : verdict_lines(task, {verdict}, 0.437)) {
     EXPECT_LE(line.size(), 80u) << line;
   }
+}
+
+// The gradient has two pieces of norm 5 that agree.
+TEST(LargestError, IsRelativeToWhatWasAddedUp) {
+  const ReferenceGradient reference{{{"w", {3, 4}}}, {10}, 0};
+  EXPECT_EQ(largest_error({{"w", {3, 4}}}, reference).value, 0);
+  EXPECT_DOUBLE_EQ(largest_error({{"w", {3, 4.1}}}, reference).value, (4.1 - 4) / 10);
+  EXPECT_EQ(largest_error({{"w", {}}}, reference).value, kInfinity) << "a missing gradient";
+  EXPECT_TRUE(std::isnan(largest_error({{"w", {3, kNan}}}, reference).value));
+  EXPECT_EQ(largest_error({{"w", {1e-30}}}, {{{"w", {0}}}, {0}, 0}).value, kInfinity);
 }
 
 TEST(ThrowFailure, NamesTheCheckThatForetoldALossThatIsNotFinite) {

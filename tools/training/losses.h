@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct StepLoss {
   std::size_t num_rows = 0;
   double sum = 0;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepLoss, step, num_rows, sum)
 
 inline double mean_of(const StepLoss& loss) {
   return loss.sum / static_cast<double>(loss.num_rows);

@@ -7,12 +7,16 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <utility>
 
+#include "engine/core/error.h"
 #include "engine/core/rng.h"
+#include "engine/plan/micro_shards.h"
+#include "engine/plan/scatter.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
+#include "tools/verdict/reference_step.h"
 
 namespace lockstep::tools {
 namespace {
@@ -122,6 +126,16 @@ std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epo
   return std::nullopt;
 }
 
+// The rows of a global batch that the plan gives to a rank.
+plan::ScatterPart planned_rows(const TrainingTask& task, const LocalModels& models,
+                               std::size_t num_rows, std::size_t shard) {
+  if (task.summation == Summation::bitwise && models.communicator) {
+    return plan::micro_shard_plan(num_rows, models.num_shards()).rows_of_device(shard);
+  }
+  const plan::ScatterPlan plan = plan::scatter_plan(num_rows, models.num_shards());
+  return shard < plan.parts.size() ? plan.parts[shard] : plan::ScatterPart{shard, num_rows, 0};
+}
+
 }  // namespace
 
 // While one lives, nothing counts as part of the run: neither its bytes nor its memory. The
@@ -181,27 +195,19 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       due_(choose_steps(task)),
       is_exact_(task.sampler == Sampler::exact),
       is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
-      locals_(models.ranks.size()),
-      watch_(task.data->train.num_classes) {
-  const auto add = [&](Parameters& list, const std::string& name, const Shape& shape) {
-    list.names.push_back(name);
-    list.weight_decays.push_back(reference_weight_decay(task.optimizer, shape));
+      locals_(models.ranks.size(), Local(task.data->train.num_classes)) {
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    weight_decays_[name] = reference_weight_decay(task.optimizer, shape);
   };
   for (const auto& piece : optimized_pieces(*optimizers[0], models.first())) {
-    add(stepped_, piece.name, piece.shape);
+    stepped_.push_back(piece.name);
+    add(piece.name, piece.shape);
   }
-  whole_ = stepped_;
   if (models.sharded) {
-    whole_ = {};
     for (const parallel::Unit& unit : models.sharded->units()) {
-      for (const auto& [name, parameter] : unit.layout().parameters) {
-        add(whole_, name, parameter.shape());
-      }
+      for (const auto& [name, parameter] : unit.layout().parameters) add(name, parameter.shape());
     }
   }
-  const std::shared_ptr<nn::Module> model =
-      models.pipeline ? make_model(task, Device{}) : models.first().inner;
-  for (const auto& [name, parameter] : model->named_parameters()) all_names_.push_back(name);
   findings_.gradient_limit =
       gradient_limit(task.dtype, devices_[0].type, kernels::matmul_precision());
   findings_.num_first_steps = std::min(kFirstSteps, task.num_steps);
@@ -212,14 +218,12 @@ void RankChecks::before_step(std::size_t step) {
   for (std::size_t i = 0; i < locals_.size() && is_read(step); ++i) {
     Local& local = locals_[i];
     local.before = state_of(i, Elements::few);
-    if (step > 0 && local.step_after_left == step) {
-      find_difference(i, step, local.before, local.left,
-                      "it changed between the previous step and this one");
-    }
+    find_difference(i, step, local.before, std::exchange(local.left, {}),
+                    "it changed after the step before, before this one");
     if (is_due(step)) local.before = state_of(i, Elements::all);
     if (step > 0) continue;
     for (const auto& [name, tensor] : nn::state_dict(*models_.ranks[i].inner)) {
-      const bool is_buffer = std::ranges::count(whole_.names, name) == 0;
+      const bool is_buffer = !weight_decays_.contains(name);
       if (is_buffer) local.before.emplace_back(name, tensor.to_vector<double>());
     }
   }
@@ -230,20 +234,20 @@ void RankChecks::after_clearing(std::size_t step) {
     const std::vector<Variable>& parameters = optimizers_[i]->parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       if (!parameters[p].grad().defined()) continue;
-      find(i, "gradients", step, stepped_.names[p], "the previous step's gradient was not cleared");
+      find(i, "gradients", step, stepped_[p], "the gradient of the step before was not cleared");
     }
   }
 }
 
-RankChecks::Seen& RankChecks::seen(std::size_t local, std::size_t step) {
-  std::vector<Seen>& all = locals_[local].seen;
-  if (all.size() <= step - num_judged_) all.resize(step - num_judged_ + 1);
-  return all[step - num_judged_];
-}
-
 void RankChecks::take_loss(std::size_t local, const StepLoss& loss) {
-  seen(local, loss.step).loss = loss.sum;
-  seen(local, loss.step).loss_rows = static_cast<double>(loss.num_rows);
+  Local& mine = locals_[local];
+  mine.report.step_loss = loss;
+  mine.report.epoch_loss.sum += loss.sum;
+  mine.report.epoch_loss.num_rows += loss.num_rows;
+  if (const std::optional<std::string> warning = mine.watch.see(loss.step, mean_of(loss))) {
+    mine.report.exploded = *warning;
+    mine.report.exploded_at = loss.step;
+  }
 }
 
 void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& batches) {
@@ -257,7 +261,7 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
     if (is_cheap_ || is_due_now) look_at_update(i, step);
     if (is_due_now) reports.push_back(report_of(i, step));
   }
-  if (is_due_now) judge(step, Report::exchange(std::move(reports), models_.communicator));
+  if (is_due_now) judge(step, exchange(std::move(reports)));
   if (step + 1 == findings_.num_first_steps || step + 1 == task_.num_steps) keep_weights(step + 1);
 }
 
@@ -297,8 +301,15 @@ void RankChecks::keep_weights(std::size_t num_steps) {
 
 void RankChecks::look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch) {
   const std::vector<std::size_t> rows = global_rows(step);
-  seen(local, step).offset = static_cast<std::int64_t>(batch.global_offset);
-  seen(local, step).num_rows = static_cast<std::int64_t>(batch.labels.size(0));
+  const std::size_t num_rows = batch.labels.size(0);
+  const plan::ScatterPart planned =
+      planned_rows(task_, models_, rows.size(), models_.shard_of(models_.ranks[local]));
+  if (num_rows != planned.size || (num_rows > 0 && batch.global_offset != planned.offset)) {
+    find(local, "rows", step, "all",
+         fmt::format("the shard of {} rows begins at row {} of the global batch; the plan gives "
+                     "this rank {} rows from row {}",
+                     num_rows, batch.global_offset, planned.size, planned.offset));
+  }
   if (batch.num_global_rows != rows.size()) {
     find(local, "rows", step, "all",
          fmt::format("the rank counts {} rows in the global batch, which has {}",
@@ -322,10 +333,10 @@ void RankChecks::look_at_schedule(std::size_t local, std::size_t step) {
          fmt::format("the learning rate is {:.6g}, the schedule says {:.6g}",
                      optimizer.learning_rate(), expected));
   }
-  for (std::size_t p = 0; p < stepped_.names.size(); ++p) {
+  for (std::size_t p = 0; p < stepped_.size(); ++p) {
     const std::uint64_t counted = optimizer.state(p).num_steps;
     if (counted == step + 1) continue;
-    find(local, "schedule", step, stepped_.names[p],
+    find(local, "schedule", step, stepped_[p],
          fmt::format("the optimizer counts {} steps, the run {}", counted, step + 1));
   }
 }
@@ -343,9 +354,9 @@ KeptTensors RankChecks::read(std::size_t local, Elements elements, const TensorO
   }
   const std::size_t count =
       elements == Elements::all ? std::numeric_limits<std::size_t>::max() : kFew;
-  for (std::size_t p = 0; p < stepped_.names.size(); ++p) {
+  for (std::size_t p = 0; p < stepped_.size(); ++p) {
     const Tensor tensor = tensor_of(p);  // undefined without a gradient so far
-    kept.emplace_back(stepped_.names[p] + suffix,
+    kept.emplace_back(stepped_[p] + suffix,
                       tensor.defined() ? elements_of(tensor, count) : std::vector<double>{});
   }
   return kept;
@@ -381,14 +392,12 @@ void RankChecks::look_at_update(std::size_t local, std::size_t step) {
   mine.gradients = gradients_of(local, elements);
   mine.after = state_of(local, elements);
   mine.left = is_due(step) ? state_of(local, Elements::few) : mine.after;
-  mine.step_after_left = step + 1;
   const trace::UntracedScope untraced;
   const Device device = models_.ranks[local].devices[0];
-  const Parameters& parameters = elements == Elements::all ? whole_ : stepped_;
-  if (parameters.names.empty()) return;  // a rank whose shards are padding alone
+  if (mine.gradients.empty()) return;  // a rank whose shards are padding alone
   find_difference(local, step, mine.after,
-                  updated(task_, device, step, optimizers_[local]->learning_rate(),
-                          parameters.weight_decays, mine.before, mine.gradients),
+                  updated(task_, device, step, optimizers_[local]->learning_rate(), weight_decays_,
+                          mine.before, mine.gradients),
                   "a fresh optimizer gets another result from the same state and gradients");
 }
 
@@ -405,24 +414,24 @@ void RankChecks::find_difference(std::size_t local, std::size_t step, const Kept
 
 RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
   Local& mine = locals_[local];
-  Report report;
   const KeptTensors before = whole(step, mine.before);
   const KeptTensors run_gradients = whole(step, mine.gradients);
   whole(step, mine.after);
+  Report report = mine.report;
   for (const auto& [list, kept] :
        {std::pair(&report.before, &mine.before), std::pair(&report.gradients, &mine.gradients),
         std::pair(&report.after, &mine.after)}) {
     if (models_.pipeline) break;  // its stages hold different things
     for (const auto& [name, values] : *kept) list->push_back(digest(values));
   }
-  report.seen = std::exchange(mine.seen, {});
-  if (mine.finding) {
-    Finding finding = *mine.finding;
-    finding.what.resize(std::min<std::size_t>(finding.what.size(), 200));
-    finding.parameter.resize(std::min<std::size_t>(finding.parameter.size(), 100));
-    std::ranges::copy(nlohmann::json(finding).dump(), report.finding.begin());
+  if (models_.ranks[local].rank == 0 && is_exact_) {
+    compare_gradients(report, step, before, run_gradients);
   }
-  if (models_.ranks[local].rank != 0 || !is_exact_) return report;
+  return report;
+}
+
+void RankChecks::compare_gradients(Report& report, std::size_t step, const KeptTensors& before,
+                                   const KeptTensors& gradients) {
   const std::vector<std::size_t> rows = global_rows(step);
   const std::size_t num_parts =
       models_.pipeline ? models_.pipeline->plan().num_micro_batches
@@ -430,22 +439,18 @@ RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
   const ReferenceGradient reference =
       reference_gradient(task_, devices_[0], before, step / task_.steps_per_epoch(), rows,
                          (rows.size() + num_parts - 1) / num_parts);
-  std::vector<std::vector<double>> gradients;
-  for (const std::string& name : all_names_) gradients.push_back(values_of(run_gradients, name));
-  const std::vector<double> errors = gradient_errors(gradients, reference);
-  const auto worst = std::ranges::max_element(
-      errors, [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
-  report.gradient_error = *worst;
-  report.parameter = static_cast<double>(worst - errors.begin());
+  const LargestDifference worst = largest_error(gradients, reference);
+  report.parameter = worst.name;
+  report.gradient_error = worst.value;
   const bool is_finite = std::ranges::all_of(reference.sizes, [](double s) { return s < kHuge; });
-  report.loss = is_finite ? reference.mean_loss : std::nan("");
-  return report;
+  report.reference_loss = is_finite ? reference.mean_loss : std::nan("");
 }
 
 void RankChecks::find(std::size_t local, const char* check, std::size_t step,
                       const std::string& parameter, std::string what) {
-  std::optional<Finding>& first = locals_[local].finding;
-  if (!first) first = {check, step, models_.ranks[local].rank, parameter, std::move(what)};
+  std::vector<Finding>& findings = locals_[local].report.findings;
+  if (!findings.empty()) return;
+  findings.push_back({check, step, models_.ranks[local].rank, parameter, std::move(what)});
 }
 
 std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
@@ -460,6 +465,107 @@ std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
   const std::size_t end = std::min(begin + task_.batch, order_.size());
   return {order_.begin() + static_cast<std::ptrdiff_t>(begin),
           order_.begin() + static_cast<std::ptrdiff_t>(end)};
+}
+
+std::vector<RankChecks::Report> RankChecks::exchange(std::vector<Report> mine) const {
+  comm::Communicator* const communicator = models_.communicator;
+  if (!communicator) return mine;
+  const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(nlohmann::json(mine[0]));
+  const std::vector<std::int64_t> sizes =
+      comm::gather_numbers({static_cast<std::int64_t>(bytes.size())}, *communicator);
+  const auto num_words = static_cast<std::size_t>(std::ranges::max(sizes) + 7) / 8;
+  std::vector<std::int64_t> words(num_words);
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  const std::vector<std::int64_t> all = comm::gather_numbers(words, *communicator);
+  std::vector<Report> reports;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    const auto* const begin = reinterpret_cast<const std::uint8_t*>(all.data() + rank * num_words);
+    reports.push_back(nlohmann::json::from_cbor(begin, begin + sizes[rank]).get<Report>());
+  }
+  return reports;
+}
+
+void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
+  std::vector<Finding> found;
+  for (const Report& report : reports) {
+    found.insert(found.end(), report.findings.begin(), report.findings.end());
+    if (!report.exploded.empty()) explode(report.exploded_at, report.exploded);
+  }
+  judge_replicas(step, reports, &Report::before, locals_[0].before, "before the step", found);
+  if (is_exact_) judge_gradient(step, reports[0], found);
+  judge_replicas(step, reports, &Report::gradients, locals_[0].gradients, "its gradient", found);
+  judge_replicas(step, reports, &Report::after, locals_[0].after, "after the step", found);
+  judge_losses(step, reports, found);
+  for (const Finding& finding : found) {
+    if (findings_.failure && findings_.failure->step <= finding.step) continue;
+    if (!explosion_ || finding.step < *explosion_) findings_.failure = finding;
+  }
+}
+
+void RankChecks::judge_gradient(std::size_t step, const Report& report,
+                                std::vector<Finding>& found) {
+  if (std::isnan(report.reference_loss)) {
+    explode(step, fmt::format("at step {} one device's gradients overflow", step));
+    return;
+  }
+  findings_.gradient_checks.push_back({step, report.gradient_error});
+  if (report.gradient_error <= findings_.gradient_limit) return;
+  found.push_back({"gradients", step, 0, report.parameter,
+                   fmt::format("relative error {:.3g} against one device's gradient on the same "
+                               "weights and rows, limit {:.0e}",
+                               report.gradient_error, findings_.gradient_limit)});
+}
+
+void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& reports,
+                                std::vector<std::uint64_t> Report::*digests,
+                                const KeptTensors& mine, const char* what,
+                                std::vector<Finding>& found) {
+  for (std::size_t rank = 1; rank < reports.size(); ++rank) {
+    const auto [other, first] = std::ranges::mismatch(reports[rank].*digests, reports[0].*digests);
+    if (other == (reports[rank].*digests).end()) continue;
+    const auto tensor = static_cast<std::size_t>(other - (reports[rank].*digests).begin());
+    found.push_back(
+        {"replicas", step, static_cast<int>(rank), mine[tensor].first,
+         fmt::format("{} differs from rank 0's; all ranks must hold the same bits", what)});
+    return;
+  }
+}
+
+void RankChecks::judge_losses(std::size_t step, const std::vector<Report>& reports,
+                              std::vector<Finding>& found) {
+  StepLoss all;
+  epoch_loss_ = {};
+  for (const Report& report : reports) {
+    all.sum += report.step_loss.sum;
+    all.num_rows += report.step_loss.num_rows;
+    epoch_loss_.sum += report.epoch_loss.sum;
+    epoch_loss_.num_rows += report.epoch_loss.num_rows;
+  }
+  if (!is_exact_) return;
+  const double expected = reports[0].reference_loss;
+  const double limit = findings_.gradient_limit * std::max(1.0, std::abs(expected));
+  if (std::abs(mean_of(all) - expected) <= limit) return;
+  found.push_back({"loss", step, 0, "all",
+                   fmt::format("the mean over all ranks' rows is {:.9g}, one device's on the same "
+                               "weights and rows {:.9g}",
+                               mean_of(all), expected)});
+}
+
+void RankChecks::explode(std::size_t step, const std::string& why) {
+  if (explosion_ && *explosion_ <= step) return;
+  explosion_ = step;
+  findings_.exploded = why;
+}
+
+void RankChecks::after_epoch(std::size_t last_step, double mean_loss) {
+  const double expected = mean_of(epoch_loss_);
+  for (Local& local : locals_) local.report.epoch_loss = {};
+  if (findings_.failure || explosion_) return;
+  if (std::abs(mean_loss - expected) <= 1e-9 * std::max(1.0, std::abs(expected))) return;
+  findings_.failure = {"loss", last_step, models_.first().rank, "all",
+                       fmt::format("the run reports a mean loss of {:.9g}, but over all ranks' "
+                                   "rows it is {:.9g}",
+                                   mean_loss, expected)};
 }
 
 }  // namespace lockstep::tools

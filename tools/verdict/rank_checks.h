@@ -37,17 +37,21 @@
 // Once the loss has exploded, nothing is judged any more.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "engine/data/data_loader.h"
 #include "tools/report/train_report.h"
 #include "tools/training/losses.h"
 #include "tools/training/model.h"
 #include "tools/verdict/findings.h"
-#include "tools/verdict/reference_step.h"
 
 namespace lockstep::tools {
 
@@ -76,50 +80,37 @@ class RankChecks {
   const RunFindings& findings() const { return findings_; }
 
  private:
-  static constexpr std::size_t kFindingWords = 256;
   class Window;
-  // A rank's view of a step, kept until the ranks exchange reports.
-  struct Seen {
-    std::int64_t offset = 0;  // of its rows in the global batch
-    std::int64_t num_rows = 0;
-    double loss = 0;  // summed over loss_rows
-    double loss_rows = 0;
+  // A rank's message to the others.
+  struct Report {
+    std::vector<Finding> findings;  // the first one, if any
+    StepLoss step_loss;
+    StepLoss epoch_loss;   // of the steps of this epoch
+    std::string exploded;  // the warning, and the step
+    std::size_t exploded_at = 0;
+    std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
+    // How far the run is from one device, computed by rank 0 alone.
+    double gradient_error = 0;
+    std::string parameter;
+    double reference_loss = 0;  // NaN: one device's gradients overflow
+
+    NLOHMANN_DEFINE_TYPE_INTRUSIVE(Report, findings, before, gradients, after, step_loss,
+                                   epoch_loss, exploded, exploded_at, gradient_error, parameter,
+                                   reference_loss)
   };
   // The state of a rank: all elements, or a few of each tensor.
   enum class Elements { few, all };
   struct Local {
+    explicit Local(std::size_t num_classes) : watch(num_classes) {}
+
     KeptTensors before;     // before the step
     KeptTensors gradients;  // in the step
     KeptTensors after;
-    KeptTensors left;  // a few elements, as the last step left them
-    std::size_t step_after_left = 0;
-    std::vector<Seen> seen;          // since the last exchange
-    std::optional<Finding> finding;  // the first one
+    KeptTensors left;  // a few elements, as the last step left them; empty if no one looked
+    LossWatch watch;
+    Report report;  // as far as it is known between the exchanges
   };
 
-  // A rank's message to the others, in words of 64 bits.
-  struct Report {
-    std::array<char, 8 * kFindingWords> finding{};        // its JSON; empty: none
-    std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
-    std::vector<Seen> seen;
-    // The differences from one device, computed by rank 0 alone.
-    double gradient_error = 0;
-    double parameter = 0;
-    double loss = 0;
-
-    template <typename Visit>
-    void visit_bytes(const Visit& visit) {
-      visit(finding.data(), finding.size());
-      for (auto* list : {&before, &gradients, &after}) visit(list->data(), 8 * list->size());
-      visit(seen.data(), sizeof(Seen) * seen.size());
-      for (double* number : {&gradient_error, &parameter, &loss}) visit(number, sizeof *number);
-    }
-
-    // With a communicator the thread drives one rank, and every rank gets all reports.
-    static std::vector<Report> exchange(std::vector<Report> mine, comm::Communicator* communicator);
-  };
-
-  Seen& seen(std::size_t local, std::size_t step);
   using TensorOf = std::function<Tensor(std::size_t parameter)>;  // by place in the optimizer
   // Reads a tensor of each parameter; all elements under --shard come from all ranks' pieces.
   // suffix: of the names that they are kept by.
@@ -127,10 +118,10 @@ class RankChecks {
                    const std::string& suffix) const;
   // By name: each parameter, and what its optimizer keeps for it.
   KeptTensors state_of(std::size_t local, Elements elements) const;
+  KeptTensors gradients_of(std::size_t local, Elements elements) const;
   // For a pipeline, on rank 0, all stages' weights; all ranks call these.
   KeptTensors weights() const;
   KeptTensors whole(std::size_t step, const KeptTensors& mine);
-  KeptTensors gradients_of(std::size_t local, Elements elements) const;
   void keep_weights(std::size_t num_steps);
   std::vector<std::size_t> global_rows(std::size_t step);
 
@@ -140,20 +131,25 @@ class RankChecks {
   void look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch);
   void look_at_schedule(std::size_t local, std::size_t step);
   void look_at_update(std::size_t local, std::size_t step);
-  void explode(std::size_t step, const std::string& why);
   void find(std::size_t local, const char* check, std::size_t step, const std::string& parameter,
             std::string what);
 
   Report report_of(std::size_t local, std::size_t step);
+  // Rank 0's share of its report: compares the run's gradients with one device's.
+  void compare_gradients(Report& report, std::size_t step, const KeptTensors& before,
+                         const KeptTensors& gradients);
+  // With a communicator the thread drives one rank, and every rank gets all reports.
+  std::vector<Report> exchange(std::vector<Report> mine) const;
   // Judges all ranks' reports on the steps up to this one; the earliest finding is the run's
   // failure.
   void judge(std::size_t step, const std::vector<Report>& reports);
-  void judge_parts(const std::vector<Report>& reports, std::vector<Finding>& found);
   void judge_gradient(std::size_t step, const Report& report, std::vector<Finding>& found);
-  void judge_losses(const std::vector<Report>& reports, std::vector<Finding>& found);
+  void judge_losses(std::size_t step, const std::vector<Report>& reports,
+                    std::vector<Finding>& found);
   void judge_replicas(std::size_t step, const std::vector<Report>& reports,
                       std::vector<std::uint64_t> Report::*digests, const KeptTensors& mine,
                       const char* what, std::vector<Finding>& found);
+  void explode(std::size_t step, const std::string& why);
 
   const TrainingTask& task_;
   const LocalModels& models_;
@@ -161,24 +157,15 @@ class RankChecks {
   const std::vector<Device> devices_;
   const std::set<std::size_t> due_;
   const bool is_exact_;
-  const bool is_cheap_;  // true if reading tensors in every step is cheap
-  // Parameters by their names, with weight decays.
-  struct Parameters {
-    std::vector<std::string> names;
-    std::vector<double> weight_decays;
-  };
-  Parameters whole_;
-  // In the optimizer's order, group by group; under --shard this rank's pieces.
-  Parameters stepped_;
-  std::vector<std::string> all_names_;  // of the whole model's parameters, in its order
-  bool has_stepped_ = false;            // so optimizers keep something
-  std::vector<Local> locals_;           // by local rank
-  KeptTensors initial_;                 // rank 0's weights
+  const bool is_cheap_;                          // true if reading tensors in every step is cheap
+  std::map<std::string, double> weight_decays_;  // of the whole parameters
+  std::vector<std::string> stepped_;  // the optimizer's parameters; under --shard, of the pieces
+  bool has_stepped_ = false;          // so optimizers keep something
+  std::vector<Local> locals_;         // by local rank
+  KeptTensors initial_;               // rank 0's weights
   std::optional<std::size_t> epoch_of_order_;
-  std::vector<std::size_t> order_;  // of the rows in that epoch
-  std::size_t num_judged_ = 0;      // steps whose reports were judged
-  Seen epoch_loss_;                 // of all ranks, in these steps
-  LossWatch watch_;
+  std::vector<std::size_t> order_;        // of the rows in that epoch
+  StepLoss epoch_loss_;                   // of all ranks, up to the last judged step
   std::optional<std::size_t> explosion_;  // the step
   RunFindings findings_;
 };

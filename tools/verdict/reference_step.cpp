@@ -12,8 +12,6 @@
 namespace lockstep::tools {
 namespace {
 
-using Values = std::vector<std::vector<double>>;  // by parameter
-
 constexpr std::size_t kNumPieces = 8;
 
 std::shared_ptr<nn::Module> model_with(const TrainingTask& task, Device device,
@@ -61,14 +59,16 @@ void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::
                     Tensor::from(labels, {labels.size()}, device), Reduction::sum);
   loss.backward();
   sum.mean_loss += loss.value().item();
-  const std::vector<Variable> parameters = model.parameters();
+  const auto parameters = model.named_parameters();
   sum.sizes.resize(parameters.size());
   sum.values.resize(parameters.size());
   for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const std::vector<double> piece = parameters[p].grad().to_vector<double>();
+    const std::vector<double> piece = parameters[p].second.grad().to_vector<double>();
     sum.sizes[p] += norm(piece);
-    sum.values[p].resize(piece.size());
-    for (std::size_t i = 0; i < piece.size(); ++i) sum.values[p][i] += piece[i];
+    auto& [name, values] = sum.values[p];
+    name = parameters[p].first;
+    values.resize(piece.size());
+    for (std::size_t i = 0; i < piece.size(); ++i) values[i] += piece[i];
   }
 }
 
@@ -84,7 +84,7 @@ ReferenceGradient sum_of_pieces(const TrainingTask& task, nn::Module& model, Dev
 }
 
 void multiply(ReferenceGradient& gradient, double factor) {
-  for (std::vector<double>& values : gradient.values) {
+  for (auto& [name, values] : gradient.values) {
     for (double& value : values) value *= factor;
   }
   for (double& size : gradient.sizes) size *= factor;
@@ -93,7 +93,7 @@ void multiply(ReferenceGradient& gradient, double factor) {
 // PyTorch's clip_grad_norm_, as engine/optim/clip_grad_norm.h states it.
 void clip(ReferenceGradient& gradient, double max_norm) {
   double squares = 0;
-  for (const std::vector<double>& values : gradient.values) squares += std::pow(norm(values), 2);
+  for (const auto& [name, values] : gradient.values) squares += std::pow(norm(values), 2);
   multiply(gradient, std::min(1.0, max_norm / (std::sqrt(squares) + 1e-6)));
 }
 
@@ -135,19 +135,21 @@ ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
   return reference;
 }
 
-std::vector<double> gradient_errors(const std::vector<std::vector<double>>& found,
-                                    const ReferenceGradient& reference) {
-  std::vector<double> errors;
+LargestDifference largest_error(const KeptTensors& found, const ReferenceGradient& reference) {
+  LargestDifference largest{reference.values[0].first, 0};
   for (std::size_t p = 0; p < reference.values.size(); ++p) {
-    const std::vector<double>& expected = reference.values[p];
+    const auto& [name, expected] = reference.values[p];
+    const std::vector<double>& values = values_of(found, name);
     double squares = 0;
-    if (found[p].size() != expected.size()) squares = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < found[p].size() && i < expected.size(); ++i) {
-      squares += (found[p][i] - expected[i]) * (found[p][i] - expected[i]);
+    if (values.size() != expected.size()) squares = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < values.size() && i < expected.size(); ++i) {
+      squares += (values[i] - expected[i]) * (values[i] - expected[i]);
     }
-    errors.push_back(squares == 0 ? 0 : std::sqrt(squares) / reference.sizes[p]);
+    const double error = squares == 0 ? 0 : std::sqrt(squares) / reference.sizes[p];
+    if (std::isnan(error)) return {name, error};
+    if (error > largest.value) largest = {name, error};
   }
-  return errors;
+  return largest;
 }
 
 double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision precision) {
@@ -178,7 +180,7 @@ double reference_weight_decay(const OptimizerSettings& settings, const Shape& pa
 }
 
 KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, double learning_rate,
-                    const std::vector<double>& weight_decays, const KeptTensors& before,
+                    const std::map<std::string, double>& weight_decays, const KeptTensors& before,
                     const KeptTensors& gradients) {
   const ThreadContextScope of_one_device({});
   const OptimizerSettings& settings = task.optimizer;
@@ -188,17 +190,14 @@ KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, d
     return Tensor::from(values, {values.size()}, host).to(task.dtype).to(device);
   };
   std::vector<Variable> parameters;
-  for (const auto& [name, gradient] : gradients) {
-    parameters.emplace_back(tensor(values_of(before, name)), RequiresGrad::yes);
-  }
   std::vector<optim::ParameterGroup> groups;
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    groups.push_back({{parameters[p]}, weight_decays[p]});
+  for (const auto& [name, gradient] : gradients) {
+    Variable& parameter =
+        parameters.emplace_back(tensor(values_of(before, name)), RequiresGrad::yes);
+    if (!gradient.empty()) parameter.set_grad(tensor(gradient));
+    groups.push_back({{parameter}, weight_decays.at(name)});
   }
   const auto optimizer = make_optimizer(settings, groups);
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    if (!gradients[p].second.empty()) parameters[p].set_grad(tensor(gradients[p].second));
-  }
   optimizer->set_learning_rate(learning_rate);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     optim::Optimizer::State state{step, {}};

@@ -20,19 +20,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
 #include "kernels/matmul_precision.h"
 #include "tools/training/task.h"
-#include "tools/verdict/kept_tensors.h"
+#include "tools/verdict/findings.h"
 
 namespace lockstep::tools {
 
-// One device's gradient, by parameter.
+// One device's gradient.
 struct ReferenceGradient {
-  std::vector<std::vector<double>> values;
+  KeptTensors values;         // by parameter
   std::vector<double> sizes;  // the denominators above
   double mean_loss = 0;
 };
@@ -52,11 +54,10 @@ ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
                                      const std::vector<std::size_t>& rows,
                                      std::size_t rows_of_device);
 
-// error(p) for every parameter. It is 0 if nothing differs; infinite if the reference is zero and
-// the found gradient is not, or if a parameter has no gradient (no values); NaN if any value is
-// NaN.
-std::vector<double> gradient_errors(const std::vector<std::vector<double>>& found,
-                                    const ReferenceGradient& reference);
+// The parameter with the largest error(p), which is 0 if nothing differs; infinite if the reference
+// is zero and the found gradient is not, or if a parameter has no gradient (no values); NaN, the
+// largest of all, if any value is NaN.
+LargestDifference largest_error(const KeptTensors& found, const ReferenceGradient& reference);
 
 // The limit of an error: float64 1e-12, float32 1e-5. On the CPU a row's activations have the same
 // bits in every batch (kernels/cpu/gemm.h), so only the order of sums differs. On a GPU a product's
@@ -73,9 +74,9 @@ double reference_weight_decay(const OptimizerSettings& settings, const Shape& pa
 
 // Updates these elements of the parameters, and of their optimizer's state, to the bit: by a fresh
 // optimizer of the engine that knows nothing of ranks, from this state and the run's own gradients
-// and learning rate. An empty gradient means none. weight_decays: by gradient.
+// and learning rate. An empty gradient means none.
 KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, double learning_rate,
-                    const std::vector<double>& weight_decays, const KeptTensors& before,
+                    const std::map<std::string, double>& weight_decays, const KeptTensors& before,
                     const KeptTensors& gradients);
 
 }  // namespace lockstep::tools

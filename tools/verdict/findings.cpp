@@ -1,7 +1,11 @@
-#include "tools/verdict/kept_tensors.h"
+#include "tools/verdict/findings.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "engine/core/error.h"
 
 namespace lockstep::tools {
 
@@ -35,6 +39,16 @@ LargestDifference largest_difference(const KeptTensors& a, const KeptTensors& b)
     }
   }
   return largest;
+}
+
+std::string Finding::text() const {
+  return fmt::format("{}: step {}, rank {}, parameter {}: {}", check, step, rank, parameter, what);
+}
+
+void throw_failure(const RunFindings& findings, double loss) {
+  if (std::isfinite(loss) || !findings.failure) return;
+  fail(ErrorCode::Numeric, "compare", "{}; then the loss was no longer finite",
+       findings.failure->text());
 }
 
 }  // namespace lockstep::tools
