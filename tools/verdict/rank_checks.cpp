@@ -219,7 +219,7 @@ void RankChecks::before_step(std::size_t step) {
     Local& local = locals_[i];
     local.before = state_of(i, Elements::few);
     find_difference(i, step, local.before, std::exchange(local.left, {}),
-                    "it changed after the step before, before this one");
+                    "it changed between the previous step and this one");
     if (is_due(step)) local.before = state_of(i, Elements::all);
     if (step > 0) continue;
     for (const auto& [name, tensor] : nn::state_dict(*models_.ranks[i].inner)) {
@@ -234,7 +234,7 @@ void RankChecks::after_clearing(std::size_t step) {
     const std::vector<Variable>& parameters = optimizers_[i]->parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       if (!parameters[p].grad().defined()) continue;
-      find(i, "gradients", step, stepped_[p], "the gradient of the step before was not cleared");
+      find(i, "gradients", step, stepped_[p], "the previous step's gradient was not cleared");
     }
   }
 }
