@@ -105,16 +105,6 @@ TEST(BenchAllReduce, DoesNotClaimToHaveChecked) {
   EXPECT_TRUE(bench("all-reduce -b 4 -e 4 -n 1 -c 0")["rows"][0]["wrong"].is_null());
 }
 
-TEST(BenchAllReduce, PrintsNcclTestsColumns) {
-  const Outcome outcome = run_lockstep(words("bench all-reduce -b 1M -e 1M -n 1 -c"));
-  expect_success(outcome);
-  for (const char* column : {"size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong",
-                             "Avg bus bandwidth"}) {
-    EXPECT_THAT(outcome.out, HasSubstr(column));
-  }
-  EXPECT_THAT(outcome.out, HasSubstr("1048576"));
-}
-
 TEST(BenchAllReduce, TakesTheFlagsOfNcclTests) {
   const json rows =
       bench("all-reduce -b 1K -e 4K -i 1K -g 3 -n 2 -w 1 -c 1 -d double -o max")["rows"];

@@ -50,21 +50,5 @@ TEST(CommandLine, HelpNamesEveryCommandAndExitsWithZero) {
   expect_success(run_lockstep(words("train --help")));
 }
 
-TEST(CommandLine, DevicesSaysWhatThereIsToTrainOn) {
-  const Outcome devices = run_lockstep({"devices"});
-  expect_success(devices);
-  EXPECT_THAT(devices.out, HasSubstr("cpu:0 to cpu:63"));
-  EXPECT_THAT(devices.out, HasSubstr("cuda"));
-}
-
-TEST(CommandLine, EnvPrintsVersionsAndTheVariablesOfLaunchers) {
-  const Outcome env = run_lockstep({"env"});
-  expect_success(env);
-  for (const char* key : {"version", "build", "os", "cpu", "cores", "memory", "RANK", "WORLD_SIZE",
-                          "MASTER_ADDR", "LOCKSTEP_VIRTUAL_DEVICES"}) {
-    EXPECT_THAT(env.out, HasSubstr(key));
-  }
-}
-
 }  // namespace
 }  // namespace lockstep::testing

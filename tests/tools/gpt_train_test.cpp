@@ -74,10 +74,6 @@ TEST(GptTraining, AdamwDecaysMatricesAndSaysHowMany) {
   expect_success(adamw);
   EXPECT_THAT(adamw.out, HasSubstr("num decayed parameter tensors: 6, with 4,224 parameters\n"
                                    "num non-decayed parameter tensors: 10, with 240 parameters\n"));
-  expect_success(
-      run_lockstep(words("compare --modes dp,ddp --devices 2 --optimizer adamw "
-                         "--weight-decay 0.5 " +
-                         kSmall)));
 }
 
 TEST(GptTraining, PrintsTheLineOfBuildNanoGpt) {

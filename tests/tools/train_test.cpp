@@ -116,9 +116,6 @@ TEST(Train, MoreDevicesThanRowsWorkAndIdleOnesAreCounted) {
 
 TEST(Train, ABatchLargerThanTheDataIsOneStepOfAllRows) {
   EXPECT_EQ(digest("--batch 2147483647 --no-shuffle"), digest("--batch 1500 --no-shuffle"));
-}
-
-TEST(Train, SaysHowManyRowsABatchLargerThanTheDataHas) {
   EXPECT_THAT(train("--batch 100000").out,
               HasSubstr("1500 training rows, 1 step of 1500 rows (batch 100000 asked)\n"));
 }
@@ -158,15 +155,6 @@ TEST(Train, EveryFlagThatShouldChangesTheWeights) {
                                              "--model mlp:64-256-16-10"};
   for (const std::string& variant : variants) digests.insert(digest("--steps 4 " + variant));
   EXPECT_EQ(digests.size(), variants.size());
-}
-
-TEST(Train, SpellingOutADefaultChangesNothing) {
-  const std::string reference = digest("--steps 4");
-  for (const char* flags :
-       {"--lr 0.1 --momentum 0.9 --weight-decay 0", "--schedule constant --warmup 0",
-        "--clip-norm 1e30", "--device cpu --parallel none --devices 1", "--sampler exact"}) {
-    EXPECT_EQ(digest(std::string("--steps 4 ") + flags), reference) << flags;
-  }
 }
 
 TEST(Train, ThreadsPerDeviceDoNotChangeTheLoss) {
