@@ -12,7 +12,6 @@
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/grading/grade.h"
-#include "tools/grading/report.h"
 #include "tools/grading/sandbox.h"
 #include "tools/report/run_file.h"
 
@@ -54,10 +53,10 @@ void print(const GradeFlags& flags, const GradeReport& report, bool is_batch) {
 void require_passed(const GradeFlags& flags, const GradeReport& report) {
   if (!flags.pass_percent) return;
   for (const grading::Grade& grade : report.grades) {
-    require(grade.possible_points() > 0 &&
-                100 * grade.points() >= *flags.pass_percent * grade.possible_points(),
+    const auto [points, possible_points] = grade.points();
+    require(possible_points > 0 && 100 * points >= *flags.pass_percent * possible_points,
             ErrorCode::Numeric, "grade", "'{}' has {} of {} points, and --pass asks for {} %",
-            grade.submission.name, grade.points(), grade.possible_points(), *flags.pass_percent);
+            grade.submission.name, points, possible_points, *flags.pass_percent);
   }
 }
 

@@ -240,15 +240,9 @@ std::string read_secret(const std::filesystem::path& folder) {
   return secret;
 }
 
-int Grade::points() const {
-  int sum = 0;
-  for (const CheckResult& result : results) sum += result.points;
-  return sum;
-}
-
-int Grade::possible_points() const {
-  int sum = 0;
-  for (const CheckResult& result : results) sum += result.check->points;
+Points Grade::points() const {
+  Points sum;
+  for (const CheckResult& result : results) sum += {result.points, result.check->points};
   return sum;
 }
 

@@ -1,7 +1,9 @@
-// Finds submissions and grades them: builds each one, runs its checks, and judges its answers.
+// Finds submissions and grades them: builds each one, runs its checks, and judges its answers. Then
+// shows the grades, to people and to programs.
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,13 +50,23 @@ struct CheckResult {
   bool is_to_do() const { return outcome.starts_with("to do: "); }  // the student left a blank
 };
 
+struct Points {
+  int got = 0;
+  int possible = 0;
+
+  Points& operator+=(const Points& more) {
+    got += more.got;
+    possible += more.possible;
+    return *this;
+  }
+};
+
 struct Grade {
   Submission submission;
   std::string problem;               // why no check could run: from the compiler, or other words
   std::vector<CheckResult> results;  // of all checks, even if none could run
 
-  int points() const;
-  int possible_points() const;
+  Points points() const;
 };
 
 // The teacher's secret, from which hidden checks draw their inputs: the file `secret` in the folder
@@ -70,5 +82,43 @@ Grade grade(const Places& places, const Submission& submission,
 // Grades all, as many at a time as this machine has cores. The result is in the order of the list.
 std::vector<Grade> grade_all(const Places& places, const std::vector<Submission>& submissions,
                              const std::optional<std::string>& secret);
+
+// --- reports (report.cpp) ---
+
+struct GradeReport {
+  std::vector<Grade> grades;
+  std::vector<std::string> sandbox;  // what confined the submissions: "limits", "bubblewrap"
+  bool has_hidden = false;           // true if hidden checks were run
+};
+
+// All submissions of one student: those whose names begin with the same folder. If a lab occurs
+// there twice, that folder holds several students, and each submission is one student's.
+struct Student {
+  std::string name;
+  std::vector<const Grade*> grades;
+
+  Points points() const;
+};
+std::vector<Student> students_of(const GradeReport& report);
+
+// For one student: one line per check of each lab, with the hint if it failed.
+std::string to_text(const GradeReport& report);
+
+// One line per submission, and one with the total of each student who handed in several labs.
+std::string to_table(const GradeReport& report);
+
+// The schema lockstep.grade/1. The result depends only on the submissions and the secret.
+nlohmann::ordered_json to_json(const GradeReport& report);
+
+// The results.json of one student for Gradescope's autograder. Of hidden checks it shows only the
+// points.
+nlohmann::ordered_json to_gradescope(const GradeReport& report);
+
+// The lines of to_table(). Cells that a spreadsheet would take for a formula begin with an
+// apostrophe.
+std::string to_csv(const GradeReport& report);
+
+// The lines of to_table() as a page that needs no other file.
+std::string to_html(const GradeReport& report);
 
 }  // namespace lockstep::tools::grading

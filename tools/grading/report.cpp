@@ -1,4 +1,4 @@
-#include "tools/grading/report.h"
+#include "tools/grading/grade.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -62,7 +62,8 @@ std::string lab_text(const GradeReport& report, const Grade& grade) {
   } else {
     for (const CheckResult& result : grade.results) text += check_text(result);
   }
-  text += fmt::format("\n{} of {} points", grade.points(), grade.possible_points());
+  const auto [points, possible_points] = grade.points();
+  text += fmt::format("\n{} of {} points", points, possible_points);
   if (!report.has_hidden) {
     text += fmt::format("; {} more are in the teacher's hidden checks", hidden_points(lab));
   }
@@ -77,15 +78,9 @@ bool has_a_lab_twice(const std::vector<const Grade*>& grades) {
 
 }  // namespace
 
-int Student::points() const {
-  int sum = 0;
+Points Student::points() const {
+  Points sum;
   for (const Grade* grade : grades) sum += grade->points();
-  return sum;
-}
-
-int Student::possible_points() const {
-  int sum = 0;
-  for (const Grade* grade : grades) sum += grade->possible_points();
   return sum;
 }
 
@@ -116,8 +111,8 @@ std::string to_text(const GradeReport& report) {
   if (report.grades.size() == 1) {
     text.pop_back();
   } else {
-    const Student all = students_of(report).front();
-    text += fmt::format("total: {} of {} points\n", all.points(), all.possible_points());
+    const auto [points, possible_points] = students_of(report).front().points();
+    text += fmt::format("total: {} of {} points\n", points, possible_points);
   }
   return text + sandbox_line(report);
 }
@@ -157,8 +152,7 @@ std::string note_of(const Grade& grade, Notes notes) {
 struct Line {
   std::string name;
   std::string lab;
-  int points = 0;
-  int possible_points = 0;
+  Points points;
   std::string note;
 };
 
@@ -166,11 +160,11 @@ std::vector<Line> lines_of(const GradeReport& report, Notes notes) {
   std::vector<Line> lines;
   for (const Student& student : students_of(report)) {
     for (const Grade* grade : student.grades) {
-      lines.push_back({grade->submission.name, lab_name(*grade), grade->points(),
-                       grade->possible_points(), note_of(*grade, notes)});
+      lines.push_back(
+          {grade->submission.name, lab_name(*grade), grade->points(), note_of(*grade, notes)});
     }
     if (student.grades.size() > 1) {
-      lines.push_back({student.name, "total", student.points(), student.possible_points(), ""});
+      lines.push_back({student.name, "total", student.points(), ""});
     }
   }
   return lines;
@@ -186,7 +180,7 @@ std::string to_table(const GradeReport& report) {
                                  "points", "checks that failed");
   for (const Line& line : lines) {
     text += fmt::format("{:<{}}  {:<22}  {:>3}/{:<3}  {}\n", line.name, width,
-                        line.lab.empty() ? "?" : line.lab, line.points, line.possible_points,
+                        line.lab.empty() ? "?" : line.lab, line.points.got, line.points.possible,
                         line.note);
   }
   return text + fmt::format("\n{} submissions\n", report.grades.size()) + sandbox_line(report);
@@ -255,15 +249,15 @@ ordered_json to_json(const GradeReport& report) {
     for (const CheckResult& result : grade.results) checks.push_back(check_json(result));
     json["submissions"].push_back({{"name", grade.submission.name},
                                    {"lab", or_null(lab_name(grade))},
-                                   {"points", grade.points()},
-                                   {"possible_points", grade.possible_points()},
+                                   {"points", grade.points().got},
+                                   {"possible_points", grade.points().possible},
                                    {"problem", or_null(grade.problem)},
                                    {"checks", std::move(checks)}});
   }
   for (const Student& student : students_of(report)) {
     json["students"].push_back({{"name", student.name},
-                                {"points", student.points()},
-                                {"possible_points", student.possible_points()}});
+                                {"points", student.points().got},
+                                {"possible_points", student.points().possible}});
   }
   return json;
 }
@@ -274,7 +268,7 @@ ordered_json to_gradescope(const GradeReport& report) {
   ordered_json tests = ordered_json::array();
   for (const Grade& grade : report.grades) {
     const std::string prefix = report.grades.size() > 1 ? lab_name(grade) + ": " : "";
-    score += grade.points();
+    score += grade.points().got;
     if (!grade.problem.empty()) output += prefix + grade.problem;
     for (const CheckResult& result : grade.results) {
       const bool is_hidden = result.check->shown == lab::Shown::hidden;
@@ -299,10 +293,10 @@ ordered_json to_gradescope(const GradeReport& report) {
 std::string to_csv(const GradeReport& report) {
   std::string text = "submission,lab,points,possible_points,percent,note\n";
   for (const Line& line : lines_of(report, Notes::with_reasons)) {
-    const double percent =
-        line.possible_points > 0 ? 100.0 * line.points / line.possible_points : 0;
-    text += fmt::format("{},{},{},{},{:.0f},{}\n", csv_cell(line.name), csv_cell(line.lab),
-                        line.points, line.possible_points, percent, csv_cell(line.note));
+    const auto [points, possible_points] = line.points;
+    const double percent = possible_points > 0 ? 100.0 * points / possible_points : 0;
+    text += fmt::format("{},{},{},{},{:.0f},{}\n", csv_cell(line.name), csv_cell(line.lab), points,
+                        possible_points, percent, csv_cell(line.note));
   }
   return text;
 }
@@ -311,7 +305,7 @@ std::string to_html(const GradeReport& report) {
   std::string rows;
   for (const Line& line : lines_of(report, Notes::with_reasons)) {
     rows += fmt::format("<tr><td>{}</td><td class=\"n\">{}/{}</td><td>{}</td><td>{}</td></tr>\n",
-                        escape(line.name), line.points, line.possible_points, escape(line.lab),
+                        escape(line.name), line.points.got, line.points.possible, escape(line.lab),
                         escape(line.note));
   }
   return fmt::format(

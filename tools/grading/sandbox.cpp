@@ -158,7 +158,10 @@ Words as_owner_of(const std::string& folder) {
   return {"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs"};
 }
 
-// The command line up to the program. bwrap: its path, or empty to apply only limits.
+// The command line up to the program, which runs under the limits. In bubblewrap it can read the
+// system's programs, `readable` and `folder`, and write only to a /tmp of its own and, if it is
+// writable, to `folder`. If the grader is root, it runs as the folder's owner.
+// bwrap: its path, or empty to apply only limits.
 Words walls(const std::string& bwrap, const Words& readable, const std::string& folder,
             Folder access, const SandboxLimits& limits) {
   if (bwrap.empty()) {
@@ -199,18 +202,6 @@ std::string find_working_bwrap() {
 const std::string& working_bwrap() {
   static const std::string path = find_working_bwrap();
   return path;
-}
-
-// The command line that runs `command` under the limits. In bubblewrap it can read the system's
-// programs, `readable` and `folder`, and write only to a /tmp of its own and, if it is writable, to
-// `folder`. If the grader is root, it runs as the folder's owner.
-std::vector<std::string> sandboxed(const std::vector<std::string>& command,
-                                   const std::vector<std::string>& readable,
-                                   const std::string& folder, Folder access,
-                                   const SandboxLimits& limits) {
-  Words words = walls(working_bwrap(), readable, folder, access, limits);
-  append(words, command);
-  return words;
 }
 
 // If the grader is root, gives each folder to a different user that owns nothing else. So a
@@ -294,32 +285,31 @@ ChildEnd Workshop::compile() const {
   const std::string& folder = folder_.path();
   const std::string headers = places_.headers.string();
   const fs::path compiler = fs::weakly_canonical(places_.compiler);
-  std::vector<std::string> readable = {compiler.parent_path().parent_path().string()};
+  Words readable = {compiler.parent_path().parent_path().string()};
   for (const char* part : {"engine", "kernels", "datasets", "lockstep.h"}) {
     readable.push_back((places_.headers / part).string());
   }
-  const std::vector<std::string> words = {places_.compiler,
-                                          "-std=c++20",
-                                          "-O1",
-                                          "-fPIC",
-                                          "-shared",
-                                          "-Wall",
-                                          "-pthread",
-                                          "-fno-diagnostics-color",
-                                          "-I",
-                                          folder,
-                                          "-I",
-                                          headers,
-                                          "-o",
-                                          folder + "/lab.so",
-                                          folder + "/" + lab_.name() + ".cpp"};
+  const Words words = {places_.compiler,
+                       "-std=c++20",
+                       "-O1",
+                       "-fPIC",
+                       "-shared",
+                       "-Wall",
+                       "-pthread",
+                       "-fno-diagnostics-color",
+                       "-I" + folder,
+                       "-I" + headers,
+                       "-o",
+                       folder + "/lab.so",
+                       folder + "/" + lab_.name() + ".cpp"};
   const launch::Environment environment{{"PATH", "/usr/local/bin:/usr/bin:/bin"},
                                         {"TMPDIR", folder},
                                         {"HOME", folder},
                                         {"CCACHE_DISABLE", "1"},
                                         {"LANG", "C"}};
-  return run_child(sandboxed(words, readable, folder, Folder::writable, kCompileSandbox),
-                   environment, kCompileLimits);
+  Words command = walls(working_bwrap(), readable, folder, Folder::writable, kCompileSandbox);
+  append(command, words);
+  return run_child(command, environment, kCompileLimits);
 }
 
 ChildEnd Workshop::run(const lab::json& cases, const ChildLimits& limits) const {
@@ -329,9 +319,9 @@ ChildEnd Workshop::run(const lab::json& cases, const ChildLimits& limits) const 
       {"PATH", "/usr/bin:/bin"}, {"LANG", "C"}, {"MALLOC_ARENA_MAX", "2"}};
   // The program's folder and that of its shared libraries have the same parent.
   const std::string programs = places_.host.parent_path().parent_path().string();
-  const std::vector<std::string> command = {places_.host.string(), folder};
-  return run_child(sandboxed(command, {programs}, folder, Folder::read_only, kCheckSandbox),
-                   environment, limits);
+  Words command = walls(working_bwrap(), {programs}, folder, Folder::read_only, kCheckSandbox);
+  append(command, {places_.host.string(), folder});
+  return run_child(command, environment, limits);
 }
 
 }  // namespace lockstep::tools::grading
