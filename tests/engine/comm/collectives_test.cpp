@@ -62,26 +62,10 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsPartOfTheSumAndKeepsTheInput) {
   });
 }
 
-TEST(Collectives, BroadcastAndAllGatherMoveEveryDType) {
-  run_ranks(3, [](Communicator& communicator) {
-    const Tensor bytes = Tensor::full({5}, 10 + communicator.rank(), DType::uint8);
-    const Tensor all = Tensor::zeros({15}, DType::uint8);
-    communicator.all_gather(bytes, all);
-    EXPECT_EQ(all.to_vector<int>(),
-              (std::vector<int>{10, 10, 10, 10, 10, 11, 11, 11, 11, 11, 12, 12, 12, 12, 12}));
-    communicator.broadcast(bytes, 2);
-    EXPECT_EQ(bytes.to_vector<int>(), std::vector<int>(5, 12));
-  });
-}
-
-TEST(Collectives, AllGatherTakesAnInputThatIsItsPartOfTheOutput) {
-  run_ranks(3, [](Communicator& communicator) {
-    const Tensor output = Tensor::zeros({3}, DType::int32);
-    const auto rank = static_cast<std::size_t>(communicator.rank());
-    const Tensor input = output.rows(rank, rank + 1);
-    input.fill(communicator.rank() + 1);
-    communicator.all_gather(input, output);
-    EXPECT_EQ(output.to_vector<int>(), (std::vector<int>{1, 2, 3}));
+TEST(Collectives, MoveEveryDType) {
+  constexpr std::array kTypes{DType::uint8, DType::bfloat16, DType::float16, DType::int64};
+  run_ranks(4, [&](Communicator& communicator) {
+    check_moves(communicator, kTypes, test_device(communicator.rank()));
   });
 }
 

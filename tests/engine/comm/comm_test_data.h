@@ -8,24 +8,28 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/comm/communicator.h"
-#include "engine/core/rng.h"
+#include "engine/core/error.h"
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/collective_plan.h"
 #include "engine/tensor/tensor.h"
+#include "tests/engine/plan/plan_test_data.h"
 #include "tests/support/devices.h"
 
 namespace lockstep::comm {
 
 using lockstep::testing::test_device;
 
-inline constexpr std::array<int, 10> kWorldSizes{1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
-inline constexpr std::array<std::size_t, 6> kLengths{0, 1, 5, 64, 101, 4096};
+using plan::kLengths;
+using plan::kWorldSizes;
+using plan::rounding_buffers;
+
 inline constexpr std::size_t kLargeLength = 300'007;
 inline constexpr std::array kPlans{plan::AllReducePlan::automatic,
                                    plan::AllReducePlan::ring,
@@ -38,18 +42,6 @@ inline constexpr std::array kPlans{plan::AllReducePlan::automatic,
 
 inline constexpr std::array kReducibleTypes{DType::float32, DType::float64, DType::bfloat16,
                                             DType::float16, DType::int32,   DType::int64};
-
-// Values of very different sizes, so that the order of summation shows in the last bits.
-inline plan::RankBuffers rounding_buffers(int world_size, std::size_t num_elements) {
-  plan::RankBuffers buffers(static_cast<std::size_t>(world_size));
-  Rng rng(11);
-  for (std::vector<double>& buffer : buffers) {
-    for (std::size_t i = 0; i < num_elements; ++i) {
-      buffer.push_back(rng.normal() * (rng.uniform() < 0.5 ? 1.0 : 1e9));
-    }
-  }
-  return buffers;
-}
 
 inline Tensor tensor_of(const std::vector<double>& values, int rank) {
   return Tensor::from(values, {values.size()}, test_device(rank));
@@ -89,6 +81,74 @@ inline double reduced_small_value(ReduceOp op, int world_size, std::size_t i) {
     }
   }
   return op == ReduceOp::average ? result / world_size : result;
+}
+
+// Every rank calls it: all reductions, of tensors on this device. Throws Error{Numeric} for a wrong
+// value.
+inline void check_all_reduces(Communicator& group, std::span<const DType> types, Device device) {
+  for (const DType dtype : types) {
+    for (const ReduceOp op :
+         {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min, ReduceOp::max}) {
+      if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
+      for (const std::size_t length : kLengths) {
+        const Tensor buffer = small_values(group.rank(), length, dtype).to(device);
+        const Launch launch = length == 1 ? Launch::blocking : Launch::async;
+        group.all_reduce(buffer, {.op = op, .launch = launch}).wait();
+        const std::vector<double> reduced = buffer.to(DType::float64).to_vector<double>();
+        for (std::size_t i = 0; i < length; ++i) {
+          require(reduced[i] == reduced_small_value(op, group.world_size(), i), ErrorCode::Numeric,
+                  "all_reduce", "op {} of element {} is {}", static_cast<int>(op), i, reduced[i]);
+        }
+      }
+    }
+  }
+}
+
+// The same for the other collectives. Every dtype is moved, whether or not it can be reduced.
+// REQUIRES: a power of two of ranks, so that averages are exact; so does check_all_reduces().
+inline void check_moves(Communicator& group, std::span<const DType> types, Device device) {
+  const auto n = static_cast<std::size_t>(group.world_size());
+  const auto rank = static_cast<std::size_t>(group.rank());
+  const auto expect = [](bool is_right, std::string_view operation) {
+    require(is_right, ErrorCode::Numeric, operation, "gave another value");
+  };
+  for (const DType dtype : types) {
+    const Tensor mine = Tensor::full({3}, group.rank() + 1, dtype, device);
+    const Tensor all = Tensor::zeros({3 * n}, dtype, device);
+    group.all_gather(mine, all);
+    group.all_gather(all.rows(3 * rank, 3 * rank + 3), all, Launch::async).wait();
+    const std::vector<double> gathered = all.to(DType::float64).to_vector<double>();
+    for (std::size_t i = 0; i < 3 * n; ++i) {
+      expect(gathered[i] == static_cast<double>(i / 3 + 1), "all_gather");
+    }
+    group.broadcast(mine, group.world_size() - 1);
+    const std::vector<double> last(3, static_cast<double>(n));
+    expect(mine.to(DType::float64).to_vector<double>() == last, "broadcast");
+  }
+  const Tensor input = small_values(group.rank(), 5 * n, DType::float64).to(device);
+  const std::vector<double> before = input.to_vector<double>();
+  const Tensor output = Tensor::zeros({5}, DType::float64, device);
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max}) {
+    group.reduce_scatter(input, output, {.op = op});
+    const std::vector<double> part = output.to_vector<double>();
+    for (std::size_t i = 0; i < 5; ++i) {
+      expect(part[i] == reduced_small_value(op, group.world_size(), rank * 5 + i),
+             "reduce_scatter");
+    }
+    expect(input.to_vector<double>() == before, "reduce_scatter");
+  }
+  group.barrier();
+  group.barrier(Launch::async).wait();
+}
+
+// Every rank fails with this code and these words.
+inline void expect_errors(const std::vector<std::optional<Error>>& errors, ErrorCode code,
+                          const std::string& words) {
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error) << words;
+    EXPECT_EQ(error->code(), code) << error->what();
+    EXPECT_THAT(error->what(), ::testing::HasSubstr(words));
+  }
 }
 
 inline std::string what_case(plan::AllReducePlan plan, int world_size, std::size_t num_elements) {

@@ -14,7 +14,6 @@ using ::lockstep::testing::errors_of_ranks;
 using ::lockstep::testing::run_ranks;
 using ::lockstep::testing::test_device;
 using ::lockstep::testing::test_device_type;
-using ::testing::HasSubstr;
 
 class CudaCollectives : public ::testing::Test {
  protected:
@@ -70,13 +69,9 @@ TEST_F(CudaCollectives, ARankWithItsTensorOnTheCpuIsNamed) {
     const Device device = communicator.rank() == 0 ? test_device(0) : Device{};
     communicator.all_reduce(Tensor::zeros({8}, DType::float32, device));
   });
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::Comm);
-    EXPECT_THAT(error->what(), HasSubstr("rank 1 called all_reduce #0 of 8 float32 (sum) on cpu "
-                                         "while rank 0 called all_reduce #0 of 8 float32 (sum) on "
-                                         "cuda"));
-  }
+  expect_errors(errors, ErrorCode::Comm,
+                "rank 1 called all_reduce #0 of 8 float32 (sum) on cpu while rank 0 called "
+                "all_reduce #0 of 8 float32 (sum) on cuda");
 }
 
 TEST_F(CudaCollectives, AMessageFromTheCpuToAGpuIsAnError) {
@@ -88,11 +83,9 @@ TEST_F(CudaCollectives, AMessageFromTheCpuToAGpuIsAnError) {
       communicator.recv(Tensor::zeros({2}, DType::float32, test_device(1)), 0);
     }
   });
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->what(), HasSubstr("rank 1 called recv #0 of 2 float32 on cuda while rank 0 "
-                                         "called send #0 of 2 float32 on cpu"));
-  }
+  expect_errors(errors, ErrorCode::Comm,
+                "rank 1 called recv #0 of 2 float32 on cuda while rank 0 called send #0 of 2 "
+                "float32 on cpu");
 }
 
 TEST_F(CudaCollectives, CpuAndCudaCallsMayTakeTurns) {

@@ -7,14 +7,10 @@
 #include <thread>
 
 #include "engine/comm/thread_group.h"
-#include "tests/support/devices.h"
+#include "tests/engine/comm/comm_test_data.h"
 
 namespace lockstep::comm {
 namespace {
-
-using ::lockstep::testing::test_device;
-using ::testing::Each;
-using ::testing::ElementsAre;
 
 // Runs fn as every rank of a group whose inner communicator moves host tensors.
 void run_staged(int world_size, const std::function<void(Communicator&)>& fn) {
@@ -27,21 +23,10 @@ void run_staged(int world_size, const std::function<void(Communicator&)>& fn) {
 }
 
 TEST(StagedCommunicator, CarriesEveryCollective) {
-  run_staged(2, [](Communicator& communicator) {
-    const int rank = communicator.rank();
-    const Device device = test_device(rank);
-    const Tensor mine = Tensor::full({1}, 10 + rank, DType::float64, device);
-    const Tensor all = Tensor::zeros({2}, DType::float64, device);
-    communicator.all_gather(mine, all).wait();
-    EXPECT_THAT(all.to_vector<double>(), ElementsAre(10, 11));
-    communicator.reduce_scatter(all, mine).wait();
-    EXPECT_THAT(mine.to_vector<double>(), Each(rank == 0 ? 20 : 22));
-    EXPECT_THAT(all.to_vector<double>(), ElementsAre(10, 11));
-    communicator.broadcast(mine, 1).wait();
-    EXPECT_THAT(mine.to_vector<double>(), Each(22));
-    communicator.all_reduce(mine, {.launch = Launch::async}).wait();
-    EXPECT_THAT(mine.to_vector<double>(), Each(44));
-    communicator.barrier().wait();
+  constexpr std::array kTypes{DType::float32, DType::float64};
+  run_staged(2, [&](Communicator& communicator) {
+    check_all_reduces(communicator, kTypes, test_device(communicator.rank()));
+    check_moves(communicator, kTypes, test_device(communicator.rank()));
   });
 }
 
