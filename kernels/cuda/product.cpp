@@ -216,9 +216,12 @@ std::optional<Plan> fastest(Stream& stream, Product product, const std::vector<P
 
 // One table for all threads. Its keys name the GPU's model, not the GPU.
 struct Table {
-  std::mutex mutex;  // guards the plans; held while a product is timed
+  std::mutex mutex;  // guards the plans and the times; held while a product is timed
   std::map<ProductKey, Plan> plans;
   std::size_t num_timed = 0;
+  double seconds = 0;     // that timing has taken
+  bool has_told = false;  // true if the log says how long the first step's timing took
+  std::atomic<std::ptrdiff_t> num_untold{0};  // products to enqueue before it does
   std::atomic<std::size_t> num_cleared{0};
 };
 
@@ -256,11 +259,24 @@ std::optional<Plan> time_product(Stream& stream, const Product& product, const P
         "timing cuBLASLt's algorithms for each new product: the first step takes longer "
         "(LOCKSTEP_TUNING=off takes the first one)");
   }
+  const auto start = Clock::now();
   const std::optional<Plan> plan = fastest(stream, product, candidates(stream, product));
   if (!plan) return std::nullopt;
   all.plans[key] = *plan;
   ++all.num_timed;
+  all.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  if (!all.has_told) all.num_untold = static_cast<std::ptrdiff_t>(all.num_timed);
   return plan;
+}
+
+// Logs how long timing took once as many known products have been enqueued as were timed, because
+// then the first step is over.
+void tell_after_first_step() {
+  Table& all = table();
+  if (all.num_untold.fetch_sub(1) != 1) return;
+  const std::lock_guard lock(all.mutex);
+  all.has_told = true;
+  log_info("timed the algorithms of {} products in {:.2f} s", all.num_timed, all.seconds);
 }
 
 // The first algorithm that runs.
@@ -321,7 +337,10 @@ void run(Stream& stream, const Product& product) {
   const ProductKey own_key = key_of(stream, product);
   auto& calls = calls_of_thread();
   auto call = calls.find(own_key);
-  if (call != calls.end() && launch_product(stream, product, call->second)) return;
+  if (call != calls.end()) {
+    if (table().num_untold.load(std::memory_order_relaxed) > 0) tell_after_first_step();
+    if (launch_product(stream, product, call->second)) return;
+  }
   ProductKey key = own_key;  // the same for all GPUs of the model
   key[0] = model_of(cuda_stream(stream).gpu());
   // Asking the library for algorithms may break a capture.
@@ -355,6 +374,7 @@ void forget_products() {
   const std::lock_guard lock(table().mutex);
   table().plans.clear();
   table().num_timed = 0;
+  table().num_untold = 0;
   ++table().num_cleared;
 }
 
