@@ -267,18 +267,6 @@ std::string largest_sentence(const FileRow& row) {
                      100 * seconds / row.step_seconds, name, name);
 }
 
-// Says so if whole epochs give another speed-up than their steps do; else empty.
-std::string epochs_sentence(const FileRow& row, const FileRow& baseline) {
-  constexpr double kAlike = 1.25;
-  if (!row.speedup || row.mode == "single" || baseline.mode != "single") return {};
-  const double steps = row.samples_per_second() / baseline.samples_per_second();
-  if (*row.speedup < kAlike * steps && steps < kAlike * *row.speedup) return {};
-  return fmt::format(
-      " Whole epochs are {:.2f} times as fast as the baseline's, their median steps {:.2f} times: "
-      "time between steps, or a few slow steps, make the difference.",
-      *row.speedup, steps);
-}
-
 std::string bound_text(const Judged& judged) {
   const FileRow& row = judged.row();
   if (!row.breakdown) {
@@ -288,7 +276,7 @@ std::string bound_text(const Judged& judged) {
   if (row.contended == true && !judged.has_several_devices()) {
     text += " Another process was at work meanwhile, so every time here may be too long.";
   }
-  return text + epochs_sentence(row, judged.baseline()) + " " + parts_sentence(row);
+  return text + " " + parts_sentence(row);
 }
 
 // --- what is fastest ---
