@@ -49,27 +49,22 @@ void load_timeline(PageRun& run, const fs::path& path, std::string_view operatio
 // Loads the timeline beside the run file, or adds a sentence that says why there is none.
 void find_timeline(PageRun& run, std::string_view operation) {
   const std::string recorded = run.file.config_value("trace");
-  if (recorded.empty()) {
-    run.missing.push_back("No timeline of a step: the run was made without --trace.");
-    return;
+  const fs::path found = recorded.empty() ? fs::path() : find_beside(run.file.path, recorded);
+  std::string why = "the run was made without --trace.";
+  if (!recorded.empty()) {
+    why = fmt::format("the run wrote {}, which is not beside the run file; --trace-file names one.",
+                      shown(recorded));
   }
-  const fs::path found = find_beside(run.file.path, recorded);
-  if (found.empty()) {
-    run.missing.push_back(
-        fmt::format("No timeline of a step: the run wrote {}, which is not beside the run file; "
-                    "--trace-file names one.",
-                    shown(recorded)));
-    return;
+  if (!found.empty()) {
+    try {
+      return load_timeline(run, found, operation);
+    } catch (const Error&) {
+      // The error's own words may quote the file, and the user has not asked for that on this page.
+      why = fmt::format("{} beside the run file cannot be drawn; --trace-file {} says why.",
+                        shown(found.filename().string()), shown(found.string()));
+    }
   }
-  try {
-    load_timeline(run, found, operation);
-  } catch (const Error&) {
-    // The error's own words may quote the file, and the user has not asked for that on this page.
-    run.missing.push_back(
-        fmt::format("No timeline of a step: {} beside the run file cannot be drawn; "
-                    "--trace-file {} says why.",
-                    shown(found.filename().string()), shown(found.string())));
-  }
+  run.missing.push_back("No timeline of a step: " + why);
 }
 
 }  // namespace
