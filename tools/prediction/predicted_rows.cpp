@@ -182,16 +182,14 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
                                       pipeline_layers(task.run.step.layers).costs.size());
     }
     for (const WhatIf& change : changes) {
-      const bool is_left_out = has_batches && change.batch == 0;
-      require(is_left_out || task.accumulate == 1 ||
-                  batch_of(task, change, devices) >= devices * task.accumulate,
-              ErrorCode::Usage, "--accumulate",
-              "{} rows a step are too few for {} micro-batches on each of {} devices",
-              batch_of(task, change, devices), task.accumulate, devices);
-      require(is_left_out || batch_of(task, change, devices) >= devices, ErrorCode::Usage,
-              "--devices",
-              "{} rows a step are too few for {} devices; --what-if batch={} gives each one",
-              batch_of(task, change, devices), devices, devices);
+      if (has_batches && change.batch == 0) continue;
+      const std::size_t batch = batch_of(task, change, devices);
+      const std::size_t needed = devices * task.accumulate;
+      require(batch >= needed, ErrorCode::Usage, "--devices",
+              "{} rows a step are too few for {} devices{}; --what-if batch={} gives each one",
+              batch, devices,
+              task.accumulate == 1 ? "" : fmt::format(" of {} micro-batches", task.accumulate),
+              needed);
     }
   }
 }
