@@ -3,8 +3,6 @@
 
 #include "engine/autograd/backward.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/core/thread_context.h"
-#include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
 
@@ -34,22 +32,6 @@ TEST(GradHook, SeveralRunInOrderUntilRemoved) {
   x.remove_grad_hook(second);
   scale(x, 2.0).backward();
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 1, 3}));
-}
-
-TEST(GradHook, MayRunABackwardOverSeveralDevices) {
-  Variable x = random_leaf({2}, 1);
-  const Variable other = random_leaf({2}, 2);
-  const Device cpu1 = test_device(1);
-  x.on_grad_ready([&](const Variable&) {
-    ThreadContext context = thread_context();
-    context.grad_enabled = true;
-    ThreadContextScope scope(context);
-    sum(scale(to(scale(to(other, cpu1), 2.0), test_device()), 3.0)).backward();
-  });
-  // The outer pass uses cpu:1 too: its worker waits for this hook, whose pass needs cpu:1.
-  sum(scale(to(scale(to(x, cpu1), 2.0), test_device()), 3.0)).backward();
-  EXPECT_EQ(x.grad().to_vector<double>(), (Values{6, 6}));
-  EXPECT_EQ(other.grad().to_vector<double>(), (Values{6, 6}));
 }
 
 TEST(OnBackwardEnd, RunsOnceWhenAllGradientsAreInPlace) {

@@ -1,10 +1,7 @@
 // Backward over graphs whose nodes live on several devices.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <barrier>
 
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
@@ -19,25 +16,6 @@ namespace {
 Device cpu(int index) {
   return test_device(index);
 }
-
-// Threads that can only get through together.
-class Meeting {
- public:
-  explicit Meeting(int num_threads) : missing_(num_threads) {}
-
-  // False if the others did not come.
-  bool arrive() {
-    std::unique_lock lock(mutex_);
-    --missing_;
-    all_here_.notify_all();
-    return all_here_.wait_for(lock, std::chrono::seconds(20), [this] { return missing_ <= 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable all_here_;
-  int missing_;
-};
 
 // y = x; its backward runs `action` first.
 Variable with_action(const Variable& x, std::function<void()> action) {
@@ -62,16 +40,14 @@ TEST(MultiDeviceBackward, GradientsCrossDevicesBothWays) {
 
 TEST(MultiDeviceBackward, DevicesWorkAtTheSameTime) {
   constexpr int kDevices = 3;
-  Meeting meeting(kDevices);
-  std::atomic<int> num_met{0};
+  std::barrier all_inside(kDevices);  // passed only if all are inside at once
   const Variable x = random_leaf({3}, 1);
   Variable total = scale(x, 0.0);
   for (int i = 0; i < kDevices; ++i) {
-    const Variable there = with_action(to(x, cpu(i + 1)), [&] { num_met += meeting.arrive(); });
+    const Variable there = with_action(to(x, cpu(i + 1)), [&] { all_inside.arrive_and_wait(); });
     total = add(total, to(there, cpu(0)));
   }
   sum(total).backward();
-  EXPECT_EQ(num_met, kDevices);
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{3, 3, 3}));
 }
 

@@ -1,15 +1,18 @@
 // Every differentiable operation against central differences in double.
 #include <gtest/gtest.h>
 
+#include "engine/autograd/gradient_check.h"
+#include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "tests/support/devices.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
 
 namespace lockstep::testing {
 namespace {
 
-using Variables = std::vector<Variable>;
 using Statistics = kernels::BatchNormForward::Statistics;
+using Variables = std::vector<Variable>;
 
 // Values whose distance from 0, where ReLU has its kink, is far more than a difference step.
 Variable leaf_away_from_zero(const Shape& shape, std::uint64_t seed) {
@@ -91,44 +94,56 @@ TEST(OpGradients, MseLoss) {
   }
 }
 
-class ActivationGradients : public ::testing::TestWithParam<Activation> {};
-
-TEST_P(ActivationGradients, Alone) {
-  expect_gradients_match([](const Variables& in) { return activate(in[0], GetParam()); },
-                         {leaf_away_from_zero({4, 5}, 1)});
-}
-
-TEST_P(ActivationGradients, FusedIntoLinear) {
-  expect_gradients_match(
-      [](const Variables& in) { return linear(in[0], in[1], in[2], GetParam()); },
-      {random_leaf({4, 5}, 1), random_leaf({3, 5}, 2), random_leaf({3}, 3)});
-  expect_gradients_match([](const Variables& in) { return linear(in[0], in[1], {}, GetParam()); },
-                         {random_leaf({4, 5}, 1), random_leaf({3, 5}, 2)});
-}
-
-std::string name_of(const ::testing::TestParamInfo<Activation>& info) {
-  switch (info.param) {
-    case Activation::none:
-      return "none";
-    case Activation::relu:
-      return "relu";
-    case Activation::gelu_erf:
-      return "gelu_erf";
-    case Activation::gelu_tanh:
-      return "gelu_tanh";
-    case Activation::tanh:
-      return "tanh";
-    case Activation::sigmoid:
-      return "sigmoid";
+TEST(OpGradients, ActivationsAloneAndFusedIntoLinear) {
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
+        Activation::tanh, Activation::sigmoid}) {
+    SCOPED_TRACE(static_cast<int>(activation));
+    expect_gradients_match(
+        [activation](const Variables& in) { return activate(in[0], activation); },
+        {leaf_away_from_zero({4, 5}, 1)});
+    const Variables layer{random_leaf({4, 5}, 1), random_leaf({3, 5}, 2), random_leaf({3}, 3)};
+    expect_gradients_match(
+        [activation](const Variables& in) { return linear(in[0], in[1], in[2], activation); },
+        layer);
+    expect_gradients_match(
+        [activation](const Variables& in) { return linear(in[0], in[1], {}, activation); },
+        {layer[0], layer[1]});
   }
-  return "unknown";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ActivationGradients,
-                         ::testing::Values(Activation::none, Activation::relu, Activation::gelu_erf,
-                                           Activation::gelu_tanh, Activation::tanh,
-                                           Activation::sigmoid),
-                         name_of);
+// --- the checker itself: it has to see a gradient that is wrong
+
+// y = 2 x, whose backward says 2.001.
+Variable slightly_wrong(const Variable& x) {
+  const auto backward = [](const Node& node, const Gradients& grad_outputs) {
+    const Tensor grad = node.gradient_buffer(0);
+    grad.backend().scale(grad.stream(), grad_outputs[0].view(), 2.001, grad.view());
+    return Gradients{grad};
+  };
+  return record("SlightlyWrong", {x}, scale(x, 2.0).value(), {}, backward);
+}
+
+TEST(GradientCheck, SeesAGradientThatIsSlightlyOff) {
+  const auto result =
+      check_gradients([](const auto& in) { return slightly_wrong(in[0]); }, {random_leaf({4}, 1)});
+  EXPECT_NEAR(result.at(0), 0.0005, 1e-5);
+}
+
+TEST(GradientCheck, SeesAGradientThatIsMissing) {
+  const auto result = check_gradients(
+      [](const auto& in) { return add(scale(in[0].detach(), 2.0), scale(in[0], 0.0)); },
+      {random_leaf({4}, 1)});
+  EXPECT_DOUBLE_EQ(result.at(0), 1.0);
+}
+
+TEST(GradientCheck, LeavesInputsAsTheyWere) {
+  Variable x = random_leaf({4}, 1);
+  const std::vector<double> before = x.value().to_vector<double>();
+  check_gradients([](const auto& in) { return tanh(in[0]); }, {x});
+  EXPECT_EQ(x.value().to_vector<double>(), before);
+  EXPECT_FALSE(x.grad().defined());
+}
 
 }  // namespace
 }  // namespace lockstep::testing
