@@ -14,12 +14,6 @@ namespace {
 
 constexpr int kDraws = 200000;
 
-std::vector<double> draw_uniform(Rng rng, int count) {
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (double& value : values) value = rng.uniform();
-  return values;
-}
-
 // Philox4x32-10 of Random123's kat_vectors.
 TEST(Philox, GivesTheKnownAnswersOfRandom123) {
   EXPECT_EQ(philox({0, 0, 0, 0}, 0), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -41,17 +35,6 @@ TEST(Rng, ItsWordsAreThePhiloxBlocksInOrder) {
 }
 
 // Bounds are 5 standard errors: they hold for this seed, and would for nearly any other.
-TEST(Rng, UniformValuesFillTheirInterval) {
-  const std::vector<double> values = draw_uniform(Rng(11), kDraws);
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / kDraws;
-  EXPECT_NEAR(mean, 0.5, 5 * std::sqrt(1.0 / 12 / kDraws));
-  EXPECT_GE(*std::min_element(values.begin(), values.end()), 0.0);
-  EXPECT_LT(*std::max_element(values.begin(), values.end()), 1.0);
-  std::vector<double> bins(16);
-  for (const double value : values) bins[static_cast<std::size_t>(value * 16)] += 1;
-  for (const double count : bins) EXPECT_NEAR(count, kDraws / 16.0, 5 * std::sqrt(kDraws / 16.0));
-}
-
 TEST(Rng, NormalValuesHaveTheirMomentsAndTails) {
   Rng rng(13);
   double sum = 0;
