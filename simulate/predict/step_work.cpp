@@ -76,26 +76,16 @@ void add_between_hosts(Network& network, std::size_t num_devices, double num_byt
   }
 }
 
-enum class Way { up, down };
+}  // namespace
 
-double host_seconds(Network& network, std::size_t num_devices, double num_bytes, Way way) {
+double host_seconds(Network& network, std::size_t num_devices, double num_bytes, HostWay way) {
   Traffic traffic(network);
   for (std::size_t i = 0; i < num_devices; ++i) {
     const std::size_t gpu = network.gpu(i), cpu = network.cpu_of(i);
-    traffic.add(way == Way::up ? gpu : cpu, way == Way::up ? cpu : gpu, num_bytes);
+    traffic.add(way == HostWay::up ? gpu : cpu, way == HostWay::up ? cpu : gpu, num_bytes);
   }
   add_between_hosts(network, num_devices, num_bytes, traffic);
   return traffic.seconds();
-}
-
-}  // namespace
-
-double to_host_seconds(Network& network, std::size_t num_devices, double num_bytes) {
-  return host_seconds(network, num_devices, num_bytes, Way::up);
-}
-
-double from_host_seconds(Network& network, std::size_t num_devices, double num_bytes) {
-  return host_seconds(network, num_devices, num_bytes, Way::down);
 }
 
 double host_sum_seconds(double host_bytes_per_second, std::size_t num_devices, double num_bytes) {
@@ -145,7 +135,8 @@ void StepWork::add_step() {
 // The batch comes from the host while the step before is computed.
 void StepWork::add_batch() {
   if (options_.input == StepOptions::Input::ready || workload_.input_bytes == 0) return;
-  const double seconds = from_host_seconds(network_, num_devices(), workload_.input_bytes);
+  const double seconds =
+      host_seconds(network_, num_devices(), workload_.input_bytes, HostWay::down);
   gate_.push_back(add({WorkLane::batch, trace::Category::data, "batch", seconds,
                        static_cast<std::size_t>(workload_.input_bytes)}));
 }
@@ -383,10 +374,10 @@ void StepWork::reduce_behind(std::size_t last) {
 
 std::size_t StepWork::pass_host(std::size_t num_bytes, double bytes_per_second, std::size_t after) {
   const auto bytes = static_cast<double>(num_bytes);
-  const double up = to_host_seconds(network_, num_devices(), bytes);
+  const double up = host_seconds(network_, num_devices(), bytes, HostWay::up);
   const double sum = host_sum_seconds(bytes_per_second, num_devices(), bytes) +
                      host_update_seconds(bytes_per_second, bytes);
-  const double down = from_host_seconds(network_, num_devices(), bytes);
+  const double down = host_seconds(network_, num_devices(), bytes, HostWay::down);
   const std::size_t arrived = communicate(WorkLane::up, "to the host", up, num_bytes, {after});
   const std::size_t summed =
       communicate(WorkLane::host, "sum and update", sum, num_bytes, {arrived});

@@ -28,9 +28,9 @@ Exchange reduce_on_devices(Network& network, std::size_t num_devices,
 Exchange reduce_on_first(Network& network, std::size_t num_devices,
                          const std::vector<std::size_t>& tensor_bytes);
 
-// Every device sends num_bytes to its host's memory, or receives them from there.
-double to_host_seconds(Network& network, std::size_t num_devices, double num_bytes);
-double from_host_seconds(Network& network, std::size_t num_devices, double num_bytes);
+// Every device sends num_bytes to its host's memory (up), or receives them from there.
+enum class HostWay { up, down };
+double host_seconds(Network& network, std::size_t num_devices, double num_bytes, HostWay way);
 
 // The host, at so many bytes of memory traffic per second, adds n gradients: it reads them and
 // writes the sum, whose lines it reads first.

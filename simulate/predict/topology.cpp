@@ -190,15 +190,25 @@ constexpr std::array<std::pair<std::string_view, NodeKind>, 6> kNodeKinds = {
      {"nvswitch", NodeKind::nvswitch},
      {"nic", NodeKind::nic}}};
 
-struct LinkWord {
-  std::string_view word;
-  LinkKind kind;
-};
-constexpr std::array<LinkWord, 5> kLinkKinds = {{{"nvlink", LinkKind::nvlink},
-                                                 {"pcie", LinkKind::pcie},
-                                                 {"socket", LinkKind::socket},
-                                                 {"network", LinkKind::network},
-                                                 {"memory", LinkKind::memory}}};
+constexpr std::array<std::pair<std::string_view, LinkKind>, 5> kLinkKinds = {
+    {{"nvlink", LinkKind::nvlink},
+     {"pcie", LinkKind::pcie},
+     {"socket", LinkKind::socket},
+     {"network", LinkKind::network},
+     {"memory", LinkKind::memory}}};
+
+// The value that "kind" names in a list of words.
+template <typename Words>
+auto read_kind(const JsonFields& fields, const Words& words) {
+  const std::string kind = fields.text("kind");
+  std::vector<std::string_view> known;
+  for (const auto& [word, value] : words) {
+    if (word == kind) return value;
+    known.push_back(word);
+  }
+  fields.fail_at("kind", fmt::format("'{}' is no kind here; use one of {}", shown(kind),
+                                     fmt::join(known, ", ")));
+}
 
 // No real link comes near these limits.
 constexpr double kLeastGigabytes = 1e-6;
@@ -214,18 +224,12 @@ double read_microseconds(const JsonFields& fields, const char* name) {
 Node read_node(const JsonFields& fields, const Topology& topology) {
   fields.require_only({"name", "kind"});
   const std::string name = fields.text("name");
-  const std::string kind = fields.text("kind");
   for (const Node& node : topology.nodes) {
     if (node.name == name) {
       fields.fail_at("", fmt::format("two nodes are called '{}'", shown(name)));
     }
   }
-  for (const auto& [word, value] : kNodeKinds) {
-    if (word == kind) return {name, value, 0};
-  }
-  fields.fail_at("kind", fmt::format("'{}' is not a kind of node; use gpu, device, switch, cpu, "
-                                     "nvswitch or nic",
-                                     shown(kind)));
+  return {name, read_kind(fields, kNodeKinds), 0};
 }
 
 std::size_t read_end(const JsonFields& link, const char* which, const Topology& topology) {
@@ -250,29 +254,21 @@ Link read_link(const JsonFields& fields, const Topology& topology) {
     fields.refuse("gb_per_s", "gigabytes a second, from 1e-6 to 1e9");
   }
   link.bytes_per_second = gigabytes * 1e9;
-  const std::string kind = fields.text("kind");
-  const auto found = std::ranges::find(kLinkKinds, kind, &LinkWord::word);
-  if (found == kLinkKinds.end()) {
-    fields.fail_at("kind", fmt::format("'{}' is not a kind of link; use nvlink, pcie, socket, "
-                                       "network or memory",
-                                       shown(kind)));
-  }
-  link.kind = found->kind;
+  link.kind = read_kind(fields, kLinkKinds);
   link.latency_seconds = fields.has("latency_us") ? read_microseconds(fields, "latency_us") * 1e-6
                                                   : usual_latency_seconds(link.kind);
   return link;
 }
 
-enum class Ways { all, past_gpus };  // past_gpus: a GPU forwards nothing
-
-std::vector<char> reached_nodes(const Topology& topology, std::size_t start, Ways ways) {
+// The nodes to which links lead from `start`; a GPU passes nothing on.
+std::vector<char> reached_nodes(const Topology& topology, std::size_t start) {
   std::vector<char> reached(topology.nodes.size(), 0);
   std::vector<std::size_t> open{start};
   reached[start] = 1;
   while (!open.empty()) {
     const std::size_t node = open.back();
     open.pop_back();
-    if (ways == Ways::past_gpus && topology.nodes[node].kind == NodeKind::gpu) continue;
+    if (topology.nodes[node].kind == NodeKind::gpu) continue;
     for (const Link& link : topology.links) {
       if (link.a != node && link.b != node) continue;
       const std::size_t other = link.a == node ? link.b : link.a;
@@ -289,8 +285,7 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
     fields.fail_at("nodes", "no node is of the kind cpu, from which batches come");
   }
   const auto start = static_cast<std::size_t>(cpu - topology.nodes.begin());
-  const std::vector<char> reached = reached_nodes(topology, start, Ways::all);
-  const std::vector<char> has_way = reached_nodes(topology, start, Ways::past_gpus);
+  const std::vector<char> is_reached = reached_nodes(topology, start);
   for (std::size_t i = 0; i < topology.nodes.size(); ++i) {
     const auto touches = [&](const Link& link) { return link.a == i || link.b == i; };
     const std::string place = fmt::format("nodes[{}]", i);
@@ -298,18 +293,12 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
     if (std::ranges::none_of(topology.links, touches)) {
       fields.fail_at(place, fmt::format("'{}' has no link; add one to \"links\"", name));
     }
-    if (!reached[i]) {
-      fields.fail_at(place,
-                     fmt::format("no links lead from '{}' to '{}': the parts are disconnected",
-                                 shown(cpu->name), name));
-    }
     // A switch that only connects GPUs need not be reached by a socket.
     const NodeKind kind = topology.nodes[i].kind;
-    if (!has_way[i] && (kind == NodeKind::gpu || kind == NodeKind::cpu)) {
-      fields.fail_at(place,
-                     fmt::format("links lead from '{}' to '{}' through other GPUs only, which "
-                                 "do not forward messages",
-                                 shown(cpu->name), name));
+    if (!is_reached[i] && (kind == NodeKind::gpu || kind == NodeKind::cpu)) {
+      fields.fail_at(place, fmt::format("no links lead from '{}' to '{}', but perhaps through "
+                                        "other GPUs, which pass nothing on",
+                                        shown(cpu->name), name));
     }
   }
 }

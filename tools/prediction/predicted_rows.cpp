@@ -354,7 +354,7 @@ nlohmann::ordered_json predict_row(predict::Network& network, std::size_t bytes,
   row["on_devices_seconds"] = exchange.reduce_seconds + exchange.broadcast_seconds;
   // Some arrays are copied while others are summed, so the longer of the two counts.
   row["through_cpu_seconds"] = std::max(
-      predict::to_host_seconds(network, devices, size),
+      predict::host_seconds(network, devices, size, predict::HostWay::up),
       predict::host_sum_seconds(network.topology().host_thread_bytes_per_second, devices, size));
   predict::Traffic copy(network);
   copy.add(network.gpu(0), devices > 1 ? network.gpu(1) : network.cpu_of(0), 1);

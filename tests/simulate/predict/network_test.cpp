@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/plan/ring.h"
+#include "simulate/predict/all_reduce_cost.h"
 #include "simulate/predict/step_work.h"
 
 namespace lockstep::predict {
@@ -51,6 +52,75 @@ TEST(Network, PrefersNvlink) {
   Traffic traffic(network);
   traffic.add(network.gpu(0), network.gpu(1), 370.8e9);
   EXPECT_DOUBLE_EQ(traffic.wire_seconds(), 1);
+}
+
+// --- NCCL's model
+
+double bus_gigabytes(const std::string& name, std::size_t devices) {
+  const Topology topology = find_topology(name);
+  Network network(topology);
+  return nccl_group(network, devices).bus_bytes_per_second / 1e9;
+}
+
+TEST(NcclModel, FindsTheRingsOfADgx1) {
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-p100", 8), 72);   // four rings of 18
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-v100", 8), 120);  // six of 20
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-p100", 2), 18);   // one link
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-v100", 7), 80);
+  EXPECT_LT(bus_gigabytes("dgx1-v100", 5), 20);  // the fifth has links to one of the others
+}
+
+TEST(NcclModel, APcieRingSharesItsBandwidth) {
+  EXPECT_DOUBLE_EQ(bus_gigabytes("titanx-pascal-dual-root-8", 4), 11.2);
+  EXPECT_DOUBLE_EQ(bus_gigabytes("titanx-pascal-dual-root-8", 8), 6);  // QPI
+}
+
+TEST(NcclModel, BetweenHostsTheNetworkPortsBound) {
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-v100*2@100gbe", 16), 12);
+  EXPECT_DOUBLE_EQ(bus_gigabytes("hgx-h100-8*4@8x100gbe", 32), 96);
+}
+
+TEST(NcclModel, NvlsNeedsHopperAndFiveRanks) {
+  const Topology h200 = find_topology("hgx-h200-8");
+  Network network(h200);
+  EXPECT_EQ(nccl_group(network, 4).nvls_bytes_per_second, 0);
+  EXPECT_GT(nccl_group(network, 5).nvls_bytes_per_second, 0);
+  const NcclGroup group = nccl_group(network, 8);
+  EXPECT_LT(nccl_all_reduce_seconds(group, 1e9),
+            nccl_all_reduce_seconds(group, 1e9, NcclAlgorithm::ring));
+}
+
+TEST(NcclModel, IsPiecewise) {
+  const Topology v100 = find_topology("dgx1-v100");
+  Network network(v100);
+  const NcclGroup group = nccl_group(network, 8);
+  // Small: the ring of LL, 6.6 + 14 * 0.6 us. Large: the ring of Simple at bus bandwidth.
+  EXPECT_NEAR(nccl_all_reduce_seconds(group, 8), 15.0e-6, 0.3e-6);
+  EXPECT_NEAR(nccl_all_reduce_seconds(group, 1e9), 1e9 * 1.75 / 120e9, 1e-4);
+  EXPECT_EQ(nccl_all_reduce_seconds(NcclGroup{}, 1e9), 0);
+}
+
+TEST(NcclModel, LongLatencyCostsInEveryStep) {
+  Topology machine = find_topology("titanx-pascal-dual-root-8");
+  const auto seconds = [&] {
+    Network network(machine);
+    return nccl_all_reduce_seconds(nccl_group(network, 2), 8, NcclAlgorithm::ring);
+  };
+  const double usual = seconds();
+  for (Link& link : machine.links) link.latency_seconds = 0;  // NCCL's own constants stay
+  EXPECT_DOUBLE_EQ(seconds(), usual);
+  for (Link& link : machine.links) {
+    link.latency_seconds = usual_latency_seconds(link.kind) + 100e-6;
+  }
+  // 2 (n - 1) steps, each over the links from a device up to the switch and down again.
+  EXPECT_NEAR(seconds() - usual, 2 * 2 * 100e-6, 1e-9);
+}
+
+TEST(NcclModel, LeavesNvlinkBetweenTheHalvesOfADgx) {
+  const Topology p100 = find_topology("dgx1-p100");
+  Network network(p100);
+  EXPECT_DOUBLE_EQ(nccl1_ring_bytes_per_second(network, 4) / 1e9, 18);
+  EXPECT_DOUBLE_EQ(nccl1_ring_bytes_per_second(network, 8) / 1e9, 6);
 }
 
 }  // namespace
