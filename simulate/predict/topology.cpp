@@ -206,8 +206,8 @@ auto read_kind(const JsonFields& fields, const Words& words) {
     if (word == kind) return value;
     known.push_back(word);
   }
-  fields.fail_at("kind", fmt::format("'{}' is no kind here; use one of {}", shown(kind),
-                                     fmt::join(known, ", ")));
+  fields.fail_at(
+      "kind", fmt::format("'{}' is unknown; use one of {}", shown(kind), fmt::join(known, ", ")));
 }
 
 // No real link comes near these limits.
@@ -296,8 +296,8 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
     // A switch that only connects GPUs need not be reached by a socket.
     const NodeKind kind = topology.nodes[i].kind;
     if (!is_reached[i] && (kind == NodeKind::gpu || kind == NodeKind::cpu)) {
-      fields.fail_at(place, fmt::format("no links lead from '{}' to '{}', but perhaps through "
-                                        "other GPUs, which pass nothing on",
+      fields.fail_at(place, fmt::format("no links lead from '{}' to '{}' except perhaps through "
+                                        "other GPUs, which don't forward messages",
                                         shown(cpu->name), name));
     }
   }

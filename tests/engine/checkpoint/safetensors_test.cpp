@@ -186,7 +186,7 @@ TEST(Safetensors, BadHeadersAreRefusedWithTheirReason) {
       {R"({"a":)", 0, "not valid JSON"},
       {"{\"\xff\":1}", 0, "not valid JSON"},
       {R"({"a":[[[[[[[[1]]]]]]]]})", 0, "the entry of 'a' must hold"},
-      {R"({"__metadata__":{"a":{"b":{}}}})", 0, "may hold texts only, but 'a' is none"},
+      {R"({"__metadata__":{"a":{"b":{}}}})", 0, "may hold only strings, but 'a' is not one"},
       {R"({"__metadata__":{},"__metadata__":{}})", 0, "'__metadata__' appears twice"},
       {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
                       "a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",

@@ -100,7 +100,7 @@ TEST(Topology, MistakesAreNamedWithTheirField) {
               HasSubstr("no links lead from 'c' to 'b'"));
   const std::string behind = R"({"from": "b", "to": "a", "kind": "nvlink", "gb_per_s": 1})";
   EXPECT_THAT(message_of(file(kTwo, kLink + ", " + behind)),
-              HasSubstr("through other GPUs, which pass"));
+              HasSubstr("through other GPUs, which don't"));
   EXPECT_THAT(message_of(R"({"schema": "lockstep.run/1"})"), HasSubstr("lockstep.topology/1"));
 }
 

@@ -78,7 +78,7 @@ Lab ring_all_reduce_lab() {
        },
        judge_sums},
       {"fewer_elements_than_ranks", Shown::hidden, 10,
-       "a part may be empty; every rank still goes through all steps, so that nobody waits for "
+       "a part may be empty; every rank still goes through all steps, so that no rank waits for "
        "ever",
        [](lockstep::Rng& rng) {
          const std::size_t n = draw_between(rng, 4, 8);
