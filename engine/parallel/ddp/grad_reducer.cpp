@@ -1,5 +1,7 @@
 #include "engine/parallel/ddp/grad_reducer.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/autograd/backward.h"
@@ -42,18 +44,19 @@ void GradReducer::begin_forward() {
   buckets_.require_slots_fit();
   forward_was_synchronizing_ = synchronizing_;
   in_backward_ = false;
-  stopwatch_.begin_forward();
+  moments_.forward = Clock::now();
 }
 
 void GradReducer::end_forward(const Variable& output) {
   unused_.look_at(output);
-  stopwatch_.end_forward();
+  moments_.forward_end = Clock::now();
 }
 
 void GradReducer::begin_backward() {
   in_backward_ = true;
   ++num_backward_passes_;
-  stopwatch_.begin_backward();
+  moments_.backward = Clock::now();
+  moments_.first_bucket = {};
   buckets_.begin_backward();
   schedule_.begin_backward(buckets_.num_buckets());
   on_backward_end([this] { finish(); });
@@ -89,7 +92,7 @@ comm::Work GradReducer::reduce(std::size_t bucket, comm::Launch launch) {
 
 comm::Work GradReducer::start(const GradBucket& bucket, comm::Launch launch) {
   ++num_all_reduces_;
-  stopwatch_.start_bucket();
+  if (moments_.first_bucket == Clock::time_point{}) moments_.first_bucket = Clock::now();
   if (hook_) return hook_->start(bucket, communicator_, launch);
   return communicator_.all_reduce(bucket.memory, {.op = options_.op, .launch = launch});
 }
@@ -116,7 +119,7 @@ void GradReducer::reduce_zeros() {
 
 void GradReducer::finish() {
   in_backward_ = false;
-  stopwatch_.end_backward();
+  moments_.backward_end = Clock::now();
   buckets_.require_complete(communicator_.rank());
   schedule_.reduce_rest();
   {
@@ -129,7 +132,7 @@ void GradReducer::finish() {
       hook_->finish(bucket_at(i, buckets_.memory(i)));
     }
   }
-  stopwatch_.end_step();
+  moments_.end = Clock::now();
   unused_.end_backward(communicator_);
   rebuild_in_ready_order();
 }
@@ -144,8 +147,32 @@ DdpLoggingData GradReducer::logging_data() const {
     data.bucket_bytes.push_back(buckets_.memory(i).num_bytes());
   }
   const bool is_on_cpu = buckets_.memory(0).device().type == DeviceType::cpu;
-  if (is_on_cpu && num_backward_passes_ > 0) data.last_step = stopwatch_.last_step();
+  if (!is_on_cpu || num_backward_passes_ == 0) return data;
+  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
+    return std::max(0.0, std::chrono::duration<double>(to - from).count());
+  };
+  data.last_step = {.forward_seconds = seconds(moments_.forward, moments_.forward_end),
+                    .backward_seconds = seconds(moments_.backward, moments_.backward_end),
+                    .communication_seconds = seconds(moments_.first_bucket, moments_.end),
+                    .overlap_seconds = seconds(moments_.first_bucket, moments_.backward_end)};
   return data;
+}
+
+nlohmann::ordered_json to_json(const DdpLoggingData& data) {
+  nlohmann::ordered_json json{{"rank", data.rank},
+                              {"world_size", data.world_size},
+                              {"num_steps", data.num_steps},
+                              {"bucket_bytes", data.bucket_bytes},
+                              {"was_rebuilt", data.was_rebuilt},
+                              {"ready_order", data.ready_order},
+                              {"last_step", nullptr}};
+  if (const auto& times = data.last_step) {
+    json["last_step"] = {{"forward_seconds", times->forward_seconds},
+                         {"backward_seconds", times->backward_seconds},
+                         {"communication_seconds", times->communication_seconds},
+                         {"overlap_seconds", times->overlap_seconds}};
+  }
+  return json;
 }
 
 void GradReducer::rebuild_in_ready_order() {

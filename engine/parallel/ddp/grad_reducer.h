@@ -9,16 +9,18 @@
 // torch/csrc/distributed/c10d/reducer.cpp.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <vector>
 
 #include "engine/comm/communicator.h"
 #include "engine/parallel/ddp/comm_hook.h"
 #include "engine/parallel/ddp/grad_buckets.h"
-#include "engine/parallel/ddp/logging_data.h"
 #include "engine/parallel/ddp/unused_parameters.h"
 
 namespace lockstep::parallel {
@@ -37,6 +39,26 @@ struct GradReducerOptions {
   // checkpoint was made of; empty: they find their own.
   std::vector<std::size_t> order = {};
 };
+
+// A report of the last step that synchronised, with the names of PyTorch's DDP logging data.
+struct DdpLoggingData {
+  int rank = 0;
+  int world_size = 1;
+  std::size_t num_steps = 0;                   // that synchronised
+  std::vector<std::size_t> bucket_bytes = {};  // in the order in which they are reduced
+  bool was_rebuilt = false;                    // after the first step, in the order of readiness
+  std::vector<std::size_t> ready_order = {};   // parameters that require a gradient, by number
+  // On the clock of the host; not known on CUDA, where the host only enqueues (docs/gpus.md).
+  struct Times {
+    double forward_seconds = 0;
+    double backward_seconds = 0;       // from the first gradient to the last
+    double communication_seconds = 0;  // from the first bucket's start until all are reduced
+    double overlap_seconds = 0;        // of it, while backward went on
+  };
+  std::optional<Times> last_step = {};
+};
+
+nlohmann::ordered_json to_json(const DdpLoggingData& data);
 
 class GradReducer {
  public:
@@ -102,7 +124,12 @@ class GradReducer {
   bool was_rebuilt_ = false;
   std::size_t num_backward_passes_ = 0;
   std::size_t num_all_reduces_ = 0;
-  DdpStopwatch stopwatch_;
+
+  using Clock = std::chrono::steady_clock;
+  struct Moments {  // of a step
+    Clock::time_point forward, forward_end, backward, first_bucket, backward_end, end;
+  };
+  Moments moments_;
 };
 
 }  // namespace lockstep::parallel
