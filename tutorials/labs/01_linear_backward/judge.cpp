@@ -39,8 +39,7 @@ json engine_gradients(const json& inputs) {
 }
 
 // Judges some of the three gradients.
-std::function<std::string(const json&, const json&)> judge_gradients(
-    std::vector<std::string> names) {
+Judge judge_gradients(std::vector<std::string> names) {
   return [names = std::move(names)](const json& inputs, const json& answer) {
     const json expected = engine_gradients(inputs);
     for (const std::string& name : names) {
@@ -52,26 +51,20 @@ std::function<std::string(const json&, const json&)> judge_gradients(
   };
 }
 
-Check example_check(std::string name, std::string gradient, std::string hint) {
-  return {std::move(name),
-          Shown::visible,
-          15,
-          std::move(hint),
-          [](lockstep::Rng&) { return std::vector<json>{example_layer()}; },
-          judge_gradients({std::move(gradient)})};
-}
-
 }  // namespace
 
 Lab linear_backward_lab() {
   Lab lab{"01_linear_backward", "Autograd: the gradients of a linear layer", {}};
   lab.checks = {
-      example_check("gradient_of_x", "grad_x",
-                    "dL/dx = dL/dy * W: [batch, out] times [out, in], nothing transposed"),
-      example_check("gradient_of_the_weight", "grad_weight",
-                    "dL/dW has the shape of W, [out, in]: it is (dL/dy)^T * x"),
-      example_check("gradient_of_the_bias", "grad_bias",
-                    "every row of the batch adds the same b, so its gradient is a sum over rows"),
+      visible("gradient_of_x", 15,
+              "dL/dx = dL/dy * W: [batch, out] times [out, in], nothing transposed",
+              example_layer(), judge_gradients({"grad_x"})),
+      visible("gradient_of_the_weight", 15,
+              "dL/dW has the shape of W, [out, in]: it is (dL/dy)^T * x", example_layer(),
+              judge_gradients({"grad_weight"})),
+      visible("gradient_of_the_bias", 15,
+              "every row of the batch adds the same b, so its gradient is a sum over rows",
+              example_layer(), judge_gradients({"grad_bias"})),
       {"drawn_shapes", Shown::hidden, 35,
        "a shape that fits by chance in a square layer does not in one of 5 inputs and 2 outputs",
        [](lockstep::Rng& rng) {
@@ -84,13 +77,15 @@ Lab linear_backward_lab() {
          return cases;
        },
        judge_gradients({"grad_x", "grad_weight", "grad_bias"})},
-      {"a_layer_applied_twice", Shown::hidden, 20,
-       "return each gradient fresh and do not add: the engine adds what arrives at a leaf twice",
-       [](lockstep::Rng& rng) {
-         const std::size_t size = draw_between(rng, 3, 6);
-         return std::vector<json>{draw_layer(rng, size + 2, size, size, 2)};
-       },
-       judge_gradients({"grad_x", "grad_weight", "grad_bias"})}};
+      hidden(
+          "a_layer_applied_twice", 20,
+          "return each gradient fresh and do not add: the engine adds what arrives at a leaf twice",
+          1,
+          [](lockstep::Rng& rng) {
+            const std::size_t size = draw_between(rng, 3, 6);
+            return draw_layer(rng, size + 2, size, size, 2);
+          },
+          judge_gradients({"grad_x", "grad_weight", "grad_bias"}))};
   return lab;
 }
 

@@ -52,44 +52,29 @@ std::string judge_loss(const json& inputs, const json& answer) {
   return differ("gradient of the logits", x.grad().to_vector<double>(), found, 1e-9);
 }
 
-Check example_loss(std::string name, int points, std::string hint, std::vector<json> cases) {
-  return {std::move(name),
-          Shown::visible,
-          points,
-          std::move(hint),
-          [cases = std::move(cases)](lockstep::Rng&) { return cases; },
-          judge_loss};
-}
-
 }  // namespace
 
 Lab cross_entropy_lab() {
   Lab lab{"02_cross_entropy", "Softmax, cross-entropy, and its gradient", {}};
   lab.checks = {
-      example_loss("softmax_of_three", 10, "divide every exp by the sum of all of them",
-                   {loss_case("softmax", {1, 2, 3}, {0})}),
-      example_loss("loss_of_two_rows", 15, "the loss is the mean over rows, not the sum",
-                   {loss_case("loss", {1, 2, 3, 0, 0, 0}, {2, 1})}),
-      example_loss("gradient_of_two_rows", 15,
-                   "each row is softmax - onehot(label), divided by the number of rows",
-                   {loss_case("backward", {1, 2, 3, 0, 0, 0}, {2, 1})}),
-      example_loss("large_logits_stay_finite", 10,
-                   "exp(1000) is infinite: subtract the row's largest logit first",
-                   {loss_case("softmax", {1000, 999, -1000}, {1}),
-                    loss_case("loss", {1000, 999, -1000}, {2})}),
-      {"drawn_losses", Shown::hidden, 20, "logits are row-major: row i begins at i * num_classes",
-       [](lockstep::Rng& rng) {
-         return std::vector<json>{draw_loss_case(rng, "loss"), draw_loss_case(rng, "loss"),
-                                  draw_loss_case(rng, "loss")};
-       },
-       judge_loss},
-      {"drawn_gradients", Shown::hidden, 30,
-       "the chain rule: what arrives as grad_loss multiplies everything",
-       [](lockstep::Rng& rng) {
-         return std::vector<json>{draw_loss_case(rng, "backward"), draw_loss_case(rng, "backward"),
-                                  draw_loss_case(rng, "backward")};
-       },
-       judge_loss}};
+      visible("softmax_of_three", 10, "divide every exp by the sum of all of them",
+              loss_case("softmax", {1, 2, 3}, {0}), judge_loss),
+      visible("loss_of_two_rows", 15, "the loss is the mean over rows, not the sum",
+              loss_case("loss", {1, 2, 3, 0, 0, 0}, {2, 1}), judge_loss),
+      visible("gradient_of_two_rows", 15,
+              "each row is softmax - onehot(label), divided by the number of rows",
+              loss_case("backward", {1, 2, 3, 0, 0, 0}, {2, 1}), judge_loss),
+      visible("large_logits_stay_finite", 10,
+              "exp(1000) is infinite: subtract the row's largest logit first",
+              std::vector<json>{loss_case("softmax", {1000, 999, -1000}, {1}),
+                                loss_case("loss", {1000, 999, -1000}, {2})},
+              judge_loss),
+      hidden(
+          "drawn_losses", 20, "logits are row-major: row i begins at i * num_classes", 3,
+          [](lockstep::Rng& rng) { return draw_loss_case(rng, "loss"); }, judge_loss),
+      hidden(
+          "drawn_gradients", 30, "the chain rule: what arrives as grad_loss multiplies everything",
+          3, [](lockstep::Rng& rng) { return draw_loss_case(rng, "backward"); }, judge_loss)};
   return lab;
 }
 

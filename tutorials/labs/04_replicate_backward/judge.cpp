@@ -39,41 +39,29 @@ std::string judge_gradient_and_others(const json& inputs, const json& answer) {
   return {};
 }
 
-Check example_replicas(std::string name, int points, std::string hint, const json& inputs) {
-  return {std::move(name),
-          Shown::visible,
-          points,
-          std::move(hint),
-          [inputs](lockstep::Rng&) { return std::vector<json>{inputs}; },
-          judge_gradient};
-}
-
 }  // namespace
 
 Lab replicate_backward_lab() {
   Lab lab{"04_replicate_backward", "Replicate's backward: gradients of all copies, summed", {}};
   lab.checks = {
-      example_replicas("two_devices", 20, "the gradients of the copies are added, not averaged",
-                       replicas({{1, 2, 3}, {10, 20, 30}})),
-      example_replicas("a_copy_that_was_not_used", 20,
-                       "an undefined gradient counts as zero: skip it, also if it is the first",
-                       replicas({nullptr, {1, 2, 3}, {10, 20, 30}})),
-      example_replicas("one_device", 10, "with one device the gradient is that of its copy",
-                       replicas({{1, 2, 3}})),
-      {"drawn_devices", Shown::hidden, 20, "the loop goes over all of grad_outputs",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 3; ++i) {
-           const std::size_t size = draw_between(rng, 2, 20);
-           std::vector<json> factors;
-           for (std::size_t d = draw_between(rng, 3, 8); d > 0; --d) {
-             factors.push_back(draw_whole_numbers(rng, size));
-           }
-           cases.push_back(replicas(std::move(factors)));
-         }
-         return cases;
-       },
-       judge_gradient},
+      visible("two_devices", 20, "the gradients of the copies are added, not averaged",
+              replicas({{1, 2, 3}, {10, 20, 30}}), judge_gradient),
+      visible("a_copy_that_was_not_used", 20,
+              "an undefined gradient counts as zero: skip it, also if it is the first",
+              replicas({nullptr, {1, 2, 3}, {10, 20, 30}}), judge_gradient),
+      visible("one_device", 10, "with one device the gradient is that of its copy",
+              replicas({{1, 2, 3}}), judge_gradient),
+      hidden(
+          "drawn_devices", 20, "the loop goes over all of grad_outputs", 3,
+          [](lockstep::Rng& rng) {
+            const std::size_t size = draw_between(rng, 2, 20);
+            std::vector<json> factors;
+            for (std::size_t d = draw_between(rng, 3, 8); d > 0; --d) {
+              factors.push_back(draw_whole_numbers(rng, size));
+            }
+            return replicas(std::move(factors));
+          },
+          judge_gradient),
       {"added_in_the_order_of_the_devices", Shown::hidden, 15,
        "floating-point addition depends on the order: add device 0's gradient first, then 1's, ...",
        [](lockstep::Rng& rng) {
@@ -84,16 +72,17 @@ Lab replicate_backward_lab() {
              replicas({small, Numbers(3, big), Numbers(3, -big)})};
        },
        judge_gradient},
-      {"others_keep_their_gradients", Shown::hidden, 15,
-       "what is in grad_outputs may be another node's gradient as well: add into a copy, on "
-       "device()",
-       [](lockstep::Rng& rng) {
-         const std::size_t size = draw_between(rng, 2, 9);
-         return std::vector<json>{
-             replicas({draw_whole_numbers(rng, size), draw_whole_numbers(rng, size),
-                       draw_whole_numbers(rng, size)})};
-       },
-       judge_gradient_and_others}};
+      hidden(
+          "others_keep_their_gradients", 15,
+          "what is in grad_outputs may be another node's gradient as well: add into a copy, on "
+          "device()",
+          1,
+          [](lockstep::Rng& rng) {
+            const std::size_t size = draw_between(rng, 2, 9);
+            return replicas({draw_whole_numbers(rng, size), draw_whole_numbers(rng, size),
+                             draw_whole_numbers(rng, size)});
+          },
+          judge_gradient_and_others)};
   return lab;
 }
 

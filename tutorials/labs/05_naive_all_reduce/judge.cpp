@@ -38,33 +38,30 @@ std::string judge_sums_and_messages(const json& inputs, const json& answer) {
 Lab naive_all_reduce_lab() {
   Lab lab{"05_naive_all_reduce", "Naive all-reduce: everything through rank 0", {}};
   lab.checks = {
-      {"two_ranks_hold_the_sum", Shown::visible, 20,
-       "rank 0 adds what it receives to its own buffer; the others overwrite theirs with the sum",
-       [](lockstep::Rng&) { return std::vector<json>{example_group(2, 3)}; }, judge_sums},
-      {"four_ranks_hold_the_sum", Shown::visible, 20,
-       "send the sum only after the last buffer was added, and to every rank",
-       [](lockstep::Rng&) { return std::vector<json>{example_group(4, 3)}; }, judge_sums},
-      {"one_rank_keeps_its_buffer", Shown::visible, 10,
-       "a single rank has no peer to receive from or send to",
-       [](lockstep::Rng&) { return std::vector<json>{example_group(1, 3)}; },
-       judge_sums_and_messages},
-      {"drawn_sums", Shown::hidden, 30,
-       "loops go over world_size() ranks and buffer.size() elements, not over fixed numbers",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 4; ++i) {
-           const std::size_t world_size = draw_between(rng, 3, 8);
-           cases.push_back(draw_group(rng, world_size, draw_between(rng, 5, 40)));
-         }
-         return cases;
-       },
-       judge_sums},
-      {"every_message_once", Shown::hidden, 20,
-       "a buffer travels once to rank 0 and once back: 2 (n-1) messages, none between other ranks",
-       [](lockstep::Rng& rng) {
-         return std::vector<json>{draw_group(rng, draw_between(rng, 4, 7), 6)};
-       },
-       judge_sums_and_messages}};
+      visible("two_ranks_hold_the_sum", 20,
+              "rank 0 adds what it receives to its own buffer; the others overwrite theirs with "
+              "the sum",
+              example_group(2, 3), judge_sums),
+      visible("four_ranks_hold_the_sum", 20,
+              "send the sum only after the last buffer was added, and to every rank",
+              example_group(4, 3), judge_sums),
+      visible("one_rank_keeps_its_buffer", 10,
+              "a single rank has no peer to receive from or send to", example_group(1, 3),
+              judge_sums_and_messages),
+      hidden(
+          "drawn_sums", 30,
+          "loops go over world_size() ranks and buffer.size() elements, not over fixed numbers", 4,
+          [](lockstep::Rng& rng) {
+            const std::size_t world_size = draw_between(rng, 3, 8);
+            return draw_group(rng, world_size, draw_between(rng, 5, 40));
+          },
+          judge_sums),
+      hidden(
+          "every_message_once", 20,
+          "a buffer travels once to rank 0 and once back: 2 (n-1) messages, none between other "
+          "ranks",
+          1, [](lockstep::Rng& rng) { return draw_group(rng, draw_between(rng, 4, 7), 6); },
+          judge_sums_and_messages)};
   return lab;
 }
 

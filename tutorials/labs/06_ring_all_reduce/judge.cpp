@@ -48,35 +48,24 @@ std::string judge_ring_sums_and_messages(const json& inputs, const json& answer)
 Lab ring_all_reduce_lab() {
   Lab lab{"06_ring_all_reduce", "The ring all-reduce, by send and recv", {}};
   lab.checks = {
-      {"reduce_scatter_finishes_part_r_on_rank_r", Shown::visible, 15,
-       "in step s rank r sends part r-1-s, and adds what it receives to part r-2-s",
-       [](lockstep::Rng&) {
-         return std::vector<json>{call("reduce_scatter", example_group(3, 6))};
-       },
-       judge_reduce_scatter},
-      {"all_gather_spreads_every_part", Shown::visible, 15,
-       "in step s rank r sends part r-s, and overwrites part r-1-s with what it receives",
-       [](lockstep::Rng&) { return std::vector<json>{call("all_gather", example_group(3, 6))}; },
-       judge_all_gather},
-      {"all_ranks_hold_the_sum", Shown::visible, 20,
-       "both halves have n-1 steps, and all_gather begins with the part that is finished",
-       [](lockstep::Rng&) {
-         return std::vector<json>{call("ring_all_reduce", example_group(4, 8))};
-       },
-       judge_sums},
-      {"drawn_uneven_sizes", Shown::hidden, 20,
-       "parts differ in size where n does not divide the buffer: take the size from part_of",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 4; ++i) {
-           const std::size_t n = draw_between(rng, 3, 7);
-           const std::size_t left = draw_between(rng, 1, n - 1);
-           cases.push_back(
-               call("ring_all_reduce", draw_group(rng, n, n * draw_between(rng, 2, 9) + left)));
-         }
-         return cases;
-       },
-       judge_sums},
+      visible("reduce_scatter_finishes_part_r_on_rank_r", 15,
+              "in step s rank r sends part r-1-s, and adds what it receives to part r-2-s",
+              call("reduce_scatter", example_group(3, 6)), judge_reduce_scatter),
+      visible("all_gather_spreads_every_part", 15,
+              "in step s rank r sends part r-s, and overwrites part r-1-s with what it receives",
+              call("all_gather", example_group(3, 6)), judge_all_gather),
+      visible("all_ranks_hold_the_sum", 20,
+              "both halves have n-1 steps, and all_gather begins with the part that is finished",
+              call("ring_all_reduce", example_group(4, 8)), judge_sums),
+      hidden(
+          "drawn_uneven_sizes", 20,
+          "parts differ in size where n does not divide the buffer: take the size from part_of", 4,
+          [](lockstep::Rng& rng) {
+            const std::size_t n = draw_between(rng, 3, 7);
+            const std::size_t left = draw_between(rng, 1, n - 1);
+            return call("ring_all_reduce", draw_group(rng, n, n * draw_between(rng, 2, 9) + left));
+          },
+          judge_sums),
       {"fewer_elements_than_ranks", Shown::hidden, 10,
        "a part may be empty; every rank still goes through all steps, so that no rank waits for "
        "ever",
@@ -86,14 +75,16 @@ Lab ring_all_reduce_lab() {
                                   call("ring_all_reduce", draw_group(rng, 1, n))};
        },
        judge_sums},
-      {"one_part_to_the_right_in_each_step", Shown::hidden, 20,
-       "a ring that sends whole buffers, or to other ranks, has the right sum and none of the gain",
-       [](lockstep::Rng& rng) {
-         const std::size_t n = draw_between(rng, 3, 8);
-         return std::vector<json>{
-             call("ring_all_reduce", draw_group(rng, n, n * draw_between(rng, 2, 9)))};
-       },
-       judge_ring_sums_and_messages}};
+      hidden(
+          "one_part_to_the_right_in_each_step", 20,
+          "a ring that sends whole buffers, or to other ranks, has the right sum and none of the "
+          "gain",
+          1,
+          [](lockstep::Rng& rng) {
+            const std::size_t n = draw_between(rng, 3, 8);
+            return call("ring_all_reduce", draw_group(rng, n, n * draw_between(rng, 2, 9)));
+          },
+          judge_ring_sums_and_messages)};
   return lab;
 }
 

@@ -85,27 +85,24 @@ std::string judge_ring(const json& inputs, const json& answer) {
 Lab ring_plan_lab() {
   Lab lab{"07_ring_plan", "The ring plan: who sends which part to whom, in which step", {}};
   lab.checks = {
-      {"two_ranks_sum", Shown::visible, 15,
-       "a step's transfers all happen at once: each reads what was there before the step",
-       [](lockstep::Rng&) { return std::vector<json>{ring_case(2, 4)}; }, judge_plan_sums},
-      {"four_ranks_sum", Shown::visible, 20,
-       "a part is finished after n-1 additions; only then may it be copied on",
-       [](lockstep::Rng&) { return std::vector<json>{ring_case(4, 8)}; }, judge_plan_sums},
-      {"three_ranks_by_a_ring", Shown::visible, 15,
-       "every rank sends to rank + 1 only, and one part in each of 2 (n-1) steps",
-       [](lockstep::Rng&) { return std::vector<json>{ring_case(3, 9)}; }, judge_ring},
-      {"drawn_rings", Shown::hidden, 35,
-       "parts are even_chunk(num_elements, n, index): sizes differ where n does not divide",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 5; ++i) {
-           const std::size_t ranks = draw_between(rng, 3, 12);
-           cases.push_back(ring_case(
-               ranks, ranks * draw_between(rng, 3, 20) + draw_between(rng, 1, ranks - 1)));
-         }
-         return cases;
-       },
-       judge_ring},
+      visible("two_ranks_sum", 15,
+              "a step's transfers all happen at once: each reads what was there before the step",
+              ring_case(2, 4), judge_plan_sums),
+      visible("four_ranks_sum", 20,
+              "a part is finished after n-1 additions; only then may it be copied on",
+              ring_case(4, 8), judge_plan_sums),
+      visible("three_ranks_by_a_ring", 15,
+              "every rank sends to rank + 1 only, and one part in each of 2 (n-1) steps",
+              ring_case(3, 9), judge_ring),
+      hidden(
+          "drawn_rings", 35,
+          "parts are even_chunk(num_elements, n, index): sizes differ where n does not divide", 5,
+          [](lockstep::Rng& rng) {
+            const std::size_t ranks = draw_between(rng, 3, 12);
+            return ring_case(ranks,
+                             ranks * draw_between(rng, 3, 20) + draw_between(rng, 1, ranks - 1));
+          },
+          judge_ring),
       {"fewer_elements_than_ranks_planned", Shown::hidden, 15,
        "leave out empty parts, and steps that move nothing",
        [](lockstep::Rng& rng) {

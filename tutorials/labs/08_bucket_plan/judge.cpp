@@ -62,54 +62,38 @@ std::string judge_buckets(const json& inputs, const json& answer) {
                     answer.get<std::vector<Sizes>>());
 }
 
-Check example_buckets(std::string name, int points, std::string hint, const json& inputs) {
-  return {std::move(name),
-          Shown::visible,
-          points,
-          std::move(hint),
-          [inputs](lockstep::Rng&) { return std::vector<json>{inputs}; },
-          judge_buckets};
-}
-
 }  // namespace
 
 Lab bucket_plan_lab() {
   Lab lab{"08_bucket_plan", "The bucket plan: which gradients travel together", {}};
-  lab.checks = {
-      example_buckets("last_parameter_first", 15,
-                      "backward goes from the last layer to the first, so the last parameter's "
-                      "gradient is ready first",
-                      bucket_case({100, 100, 100, 100}, {200})),
-      example_buckets("closes_when_the_limit_is_reached", 15,
-                      "the parameter with which a bucket reaches its limit still belongs to it",
-                      bucket_case({40, 80, 120, 60}, {100})),
-      example_buckets("what_is_left_is_a_bucket", 10,
-                      "the parameters of an open bucket are all-reduced too, at the end",
-                      bucket_case({8, 8, 8, 400}, {100})),
-      example_buckets("the_first_limit_is_the_first_buckets", 10,
-                      "bucket b has byte_limits[b], and the last limit when there are no more",
-                      bucket_case({40, 40, 40, 40, 40, 40, 40}, {40, 80})),
-      {"drawn_models", Shown::hidden, 30, "forget the bytes of a bucket when it closes",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 4; ++i) {
-           cases.push_back(draw_bucket_case(rng, {kElementBytes * draw_between(rng, 40, 300)}));
-         }
-         return cases;
-       },
-       judge_buckets},
-      {"drawn_limits", Shown::hidden, 20,
-       "the limit belongs to the number of the bucket, not to the parameter's",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 4; ++i) {
-           cases.push_back(
-               draw_bucket_case(rng, {4 * draw_between(rng, 1, 50), 4 * draw_between(rng, 100, 200),
-                                      4 * draw_between(rng, 60, 400)}));
-         }
-         return cases;
-       },
-       judge_buckets}};
+  lab.checks = {visible("last_parameter_first", 15,
+                        "backward goes from the last layer to the first, so the last parameter's "
+                        "gradient is ready first",
+                        bucket_case({100, 100, 100, 100}, {200}), judge_buckets),
+                visible("closes_when_the_limit_is_reached", 15,
+                        "the parameter with which a bucket reaches its limit still belongs to it",
+                        bucket_case({40, 80, 120, 60}, {100}), judge_buckets),
+                visible("what_is_left_is_a_bucket", 10,
+                        "the parameters of an open bucket are all-reduced too, at the end",
+                        bucket_case({8, 8, 8, 400}, {100}), judge_buckets),
+                visible("the_first_limit_is_the_first_buckets", 10,
+                        "bucket b has byte_limits[b], and the last limit when there are no more",
+                        bucket_case({40, 40, 40, 40, 40, 40, 40}, {40, 80}), judge_buckets),
+                hidden(
+                    "drawn_models", 30, "forget the bytes of a bucket when it closes", 4,
+                    [](lockstep::Rng& rng) {
+                      return draw_bucket_case(rng, {kElementBytes * draw_between(rng, 40, 300)});
+                    },
+                    judge_buckets),
+                hidden(
+                    "drawn_limits", 20,
+                    "the limit belongs to the number of the bucket, not to the parameter's", 4,
+                    [](lockstep::Rng& rng) {
+                      return draw_bucket_case(
+                          rng, {4 * draw_between(rng, 1, 50), 4 * draw_between(rng, 100, 200),
+                                4 * draw_between(rng, 60, 400)});
+                    },
+                    judge_buckets)};
   return lab;
 }
 

@@ -73,60 +73,45 @@ Buckets draw_buckets(lockstep::Rng& rng, std::size_t num_parameters) {
   return buckets;
 }
 
-Check example_hooks(std::string name, int points, std::string hint, const json& inputs) {
-  return {std::move(name),
-          Shown::visible,
-          points,
-          std::move(hint),
-          [inputs](lockstep::Rng&) { return std::vector<json>{inputs}; },
-          judge_launches};
-}
-
 }  // namespace
 
 Lab hook_order_lab() {
   const Buckets two = {{3, 2}, {1, 0}};
   Lab lab{"09_hook_order", "The reducer's hooks: buckets are launched in order", {}};
   lab.checks = {
-      example_hooks("launched_when_the_last_gradient_is_ready", 15,
-                    "a bucket is full when none of its gradients is missing",
-                    hook_case(two, {{3, 2, 1, 0}})),
-      example_hooks("a_full_bucket_waits_for_the_one_before", 15,
-                    "bucket 1 may be full first; other ranks still launch bucket 0 first",
-                    hook_case(two, {{1, 0, 3, 2}})),
-      example_hooks("the_second_pass_begins_anew", 10,
-                    "begin_backward sets the counters and the next bucket back",
-                    hook_case(two, {{3, 2, 1, 0}, {0, 1, 2, 3}})),
-      example_hooks("finish_launches_what_is_left", 10,
-                    "an unused parameter's bucket never fills, and the other ranks wait for it",
-                    hook_case(two, {{3, 1, 0}, {}})),
-      {"drawn_orders", Shown::hidden, 30,
-       "one hook may launch several buckets: those behind the one that has just filled",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 5; ++i) {
-           const std::size_t count = draw_between(rng, 6, 20);
-           cases.push_back(
-               hook_case(draw_buckets(rng, count), {shuffled(rng, count), shuffled(rng, count)}));
-         }
-         return cases;
-       },
-       judge_launches},
-      {"drawn_unused_parameters", Shown::hidden, 20,
-       "finish() goes on where on_ready() stopped, and launches no bucket twice",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 5; ++i) {
-           const std::size_t count = draw_between(rng, 8, 16);
-           std::vector<Sizes> passes = {shuffled(rng, count), shuffled(rng, count),
-                                        shuffled(rng, count)};
-           passes[0].resize(draw_between(rng, 1, count - 1));
-           passes[2].resize(draw_between(rng, 1, count - 1));
-           cases.push_back(hook_case(draw_buckets(rng, count), passes));
-         }
-         return cases;
-       },
-       judge_launches}};
+      visible("launched_when_the_last_gradient_is_ready", 15,
+              "a bucket is full when none of its gradients is missing",
+              hook_case(two, {{3, 2, 1, 0}}), judge_launches),
+      visible("a_full_bucket_waits_for_the_one_before", 15,
+              "bucket 1 may be full first; other ranks still launch bucket 0 first",
+              hook_case(two, {{1, 0, 3, 2}}), judge_launches),
+      visible("the_second_pass_begins_anew", 10,
+              "begin_backward sets the counters and the next bucket back",
+              hook_case(two, {{3, 2, 1, 0}, {0, 1, 2, 3}}), judge_launches),
+      visible("finish_launches_what_is_left", 10,
+              "an unused parameter's bucket never fills, and the other ranks wait for it",
+              hook_case(two, {{3, 1, 0}, {}}), judge_launches),
+      hidden(
+          "drawn_orders", 30,
+          "one hook may launch several buckets: those behind the one that has just filled", 5,
+          [](lockstep::Rng& rng) {
+            const std::size_t count = draw_between(rng, 6, 20);
+            return hook_case(draw_buckets(rng, count),
+                             {shuffled(rng, count), shuffled(rng, count)});
+          },
+          judge_launches),
+      hidden(
+          "drawn_unused_parameters", 20,
+          "finish() goes on where on_ready() stopped, and launches no bucket twice", 5,
+          [](lockstep::Rng& rng) {
+            const std::size_t count = draw_between(rng, 8, 16);
+            std::vector<Sizes> passes = {shuffled(rng, count), shuffled(rng, count),
+                                         shuffled(rng, count)};
+            passes[0].resize(draw_between(rng, 1, count - 1));
+            passes[2].resize(draw_between(rng, 1, count - 1));
+            return hook_case(draw_buckets(rng, count), passes);
+          },
+          judge_launches)};
   return lab;
 }
 

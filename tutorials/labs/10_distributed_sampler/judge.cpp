@@ -44,18 +44,6 @@ std::string judge_rows(const json& inputs, const json& answer) {
   return {};
 }
 
-Check example_rows(std::string name, int points, std::string hint,
-                   const std::vector<SamplerCase>& examples) {
-  std::vector<json> cases;
-  for (const SamplerCase& example : examples) cases.push_back(to_inputs(example));
-  return {std::move(name),
-          Shown::visible,
-          points,
-          std::move(hint),
-          [cases](lockstep::Rng&) { return cases; },
-          judge_rows};
-}
-
 SamplerCase draw_sampler(lockstep::Rng& rng, Shuffle shuffle, DropLast drop_last) {
   SamplerCase c{draw_between(rng, 20, 90),
                 draw_between(rng, 2, 9),
@@ -72,37 +60,36 @@ SamplerCase draw_sampler(lockstep::Rng& rng, Shuffle shuffle, DropLast drop_last
 Lab distributed_sampler_lab() {
   Lab lab{"10_distributed_sampler", "DistributedSampler: which rows each rank gets", {}};
   lab.checks = {
-      example_rows("even_rows", 10, "rank r takes places r, r + n, r + 2n: cards dealt one by one",
-                   {{.samples = 8, .ranks = 4}}),
-      example_rows("uneven_rows_begin_again", 15,
-                   "every rank has as many rows, or the last step hangs: wrap around to the start",
-                   {{.samples = 10, .ranks = 4}, {.samples = 3, .ranks = 8}}),
-      example_rows("drop_last", 10, "with DropLast::yes the length is rounded down",
-                   {{.samples = 10, .ranks = 4, .drop_last = DropLast::on}}),
-      example_rows("shuffled_alike_on_all_ranks", 15,
-                   "shuffle by seed + epoch, never by the rank: shards must not overlap",
-                   {{.samples = 12, .ranks = 3, .seed = 7, .shuffle = Shuffle::on}}),
-      {"drawn_epochs", Shown::hidden, 30,
-       "without the epoch in the seed, every epoch has the same order: what forgetting set_epoch "
-       "does",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 4; ++i) {
-           cases.push_back(to_inputs(draw_sampler(rng, Shuffle::on, DropLast::off)));
-         }
-         return cases;
-       },
-       judge_rows},
-      {"drawn_dropped_rows", Shown::hidden, 20,
-       "what is dropped is the end of the order after it was shuffled",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 4; ++i) {
-           cases.push_back(to_inputs(draw_sampler(rng, Shuffle::on, DropLast::on)));
-         }
-         return cases;
-       },
-       judge_rows}};
+      visible("even_rows", 10, "rank r takes places r, r + n, r + 2n: cards dealt one by one",
+              to_inputs({.samples = 8, .ranks = 4}), judge_rows),
+      visible("uneven_rows_begin_again", 15,
+              "every rank has as many rows, or the last step hangs: wrap around to the start",
+              std::vector<json>{to_inputs({.samples = 10, .ranks = 4}),
+                                to_inputs({.samples = 3, .ranks = 8})},
+              judge_rows),
+      visible("drop_last", 10, "with DropLast::yes the length is rounded down",
+              to_inputs({.samples = 10, .ranks = 4, .drop_last = DropLast::on}), judge_rows),
+      visible("shuffled_alike_on_all_ranks", 15,
+              "shuffle by seed + epoch, never by the rank: shards must not overlap",
+              to_inputs({.samples = 12, .ranks = 3, .seed = 7, .shuffle = Shuffle::on}),
+              judge_rows),
+      hidden(
+          "drawn_epochs", 30,
+          "without the epoch in the seed, every epoch has the same order: what forgetting "
+          "set_epoch "
+          "does",
+          4,
+          [](lockstep::Rng& rng) {
+            return to_inputs(draw_sampler(rng, Shuffle::on, DropLast::off));
+          },
+          judge_rows),
+      hidden(
+          "drawn_dropped_rows", 20, "what is dropped is the end of the order after it was shuffled",
+          4,
+          [](lockstep::Rng& rng) {
+            return to_inputs(draw_sampler(rng, Shuffle::on, DropLast::on));
+          },
+          judge_rows)};
   return lab;
 }
 

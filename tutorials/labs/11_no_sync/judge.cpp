@@ -103,25 +103,22 @@ Lab no_sync_lab() {
          return std::vector<json>{draw_accumulation(rng, {.micro_batches = 4})};
        },
        judge_all_reduces},
-      {"drawn_micro_batches", Shown::hidden, 30,
-       "the model's own forward, not its module's, says whether its backward is synchronised",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 3; ++i) {
-           cases.push_back(draw_accumulation(
-               rng, {draw_between(rng, 2, 4), draw_between(rng, 2, 6), draw_between(rng, 1, 5),
-                     draw_between(rng, 2, 6), draw_between(rng, 2, 6), 1}));
-         }
-         return cases;
-       },
-       judge_accumulated},
-      {"step_after_step", Shown::hidden, 20,
-       "what one step leaves behind, such as a switch that stays off, spoils the next one",
-       [](lockstep::Rng& rng) {
-         return std::vector<json>{
-             draw_accumulation(rng, {.micro_batches = draw_between(rng, 2, 5), .steps = 3})};
-       },
-       judge_all_reduces}};
+      hidden(
+          "drawn_micro_batches", 30,
+          "the model's own forward, not its module's, says whether its backward is synchronised", 3,
+          [](lockstep::Rng& rng) {
+            return draw_accumulation(
+                rng, {draw_between(rng, 2, 4), draw_between(rng, 2, 6), draw_between(rng, 1, 5),
+                      draw_between(rng, 2, 6), draw_between(rng, 2, 6), 1});
+          },
+          judge_accumulated),
+      hidden(
+          "step_after_step", 20,
+          "what one step leaves behind, such as a switch that stays off, spoils the next one", 1,
+          [](lockstep::Rng& rng) {
+            return draw_accumulation(rng, {.micro_batches = draw_between(rng, 2, 5), .steps = 3});
+          },
+          judge_all_reduces)};
   return lab;
 }
 

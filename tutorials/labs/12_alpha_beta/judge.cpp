@@ -91,47 +91,33 @@ std::string judge_slow_motion(const json& inputs, const json& answer) {
                      fastest - announcement, answer.get<double>(), 0.1);
 }
 
-Check example_link(std::string name, int points, std::string hint, const json& inputs) {
-  return {std::move(name),
-          Shown::visible,
-          points,
-          std::move(hint),
-          [inputs](lockstep::Rng&) { return std::vector<json>{inputs}; },
-          judge_model};
-}
-
-std::vector<json> draw_links(lockstep::Rng& rng, const char* call) {
-  std::vector<json> cases;
-  for (int i = 0; i < 5; ++i) cases.push_back(to_inputs(call, draw_link(rng)));
-  return cases;
+// Draws inputs for one of the functions.
+auto drawn(const char* call) {
+  return [call](lockstep::Rng& rng) { return to_inputs(call, draw_link(rng)); };
 }
 
 }  // namespace
 
 Lab alpha_beta_lab() {
   Lab lab{"12_alpha_beta", "An alpha-beta model of the ring, beside slow motion", {}};
-  lab.checks = {
-      example_link("ring_of_four", 10, "in each of 2 (n-1) steps a rank sends num_bytes / n",
-                   to_inputs("ring", {})),
-      example_link("naive_of_four", 10,
-                   "rank 0's port takes n-1 buffers in, then n-1 out; latencies overlap",
-                   to_inputs("naive", {})),
-      example_link("break_even_of_four", 10,
-                   "both sides have a part that grows with num_bytes, and one that does not",
-                   to_inputs("break_even", {})),
-      {"a_ring_acted_out", Shown::visible, 20,
-       "every step waits for the one before, so latencies add up: 2 (n-1) of them",
-       [](lockstep::Rng&) {
-         return std::vector<json>{to_inputs("ring", {3, 120e3, 20e-3, 4e6})};
-       },
-       judge_slow_motion},
-      {"drawn_rings_in_seconds", Shown::hidden, 15, "num_bytes / n per step, not num_bytes",
-       [](lockstep::Rng& rng) { return draw_links(rng, "ring"); }, judge_model},
-      {"drawn_naive_seconds", Shown::hidden, 15, "whole buffers, one after the other at one port",
-       [](lockstep::Rng& rng) { return draw_links(rng, "naive"); }, judge_model},
-      {"drawn_break_evens", Shown::hidden, 20,
-       "2 (n-2) alpha = 2 (n-1) (1 - 1/n) B / bandwidth, solved for B",
-       [](lockstep::Rng& rng) { return draw_links(rng, "break_even"); }, judge_model}};
+  lab.checks = {visible("ring_of_four", 10, "in each of 2 (n-1) steps a rank sends num_bytes / n",
+                        to_inputs("ring", {}), judge_model),
+                visible("naive_of_four", 10,
+                        "rank 0's port takes n-1 buffers in, then n-1 out; latencies overlap",
+                        to_inputs("naive", {}), judge_model),
+                visible("break_even_of_four", 10,
+                        "both sides have a part that grows with num_bytes, and one that does not",
+                        to_inputs("break_even", {}), judge_model),
+                visible("a_ring_acted_out", 20,
+                        "every step waits for the one before, so latencies add up: 2 (n-1) of them",
+                        to_inputs("ring", {3, 120e3, 20e-3, 4e6}), judge_slow_motion),
+                hidden("drawn_rings_in_seconds", 15, "num_bytes / n per step, not num_bytes", 5,
+                       drawn("ring"), judge_model),
+                hidden("drawn_naive_seconds", 15, "whole buffers, one after the other at one port",
+                       5, drawn("naive"), judge_model),
+                hidden("drawn_break_evens", 20,
+                       "2 (n-2) alpha = 2 (n-1) (1 - 1/n) B / bandwidth, solved for B", 5,
+                       drawn("break_even"), judge_model)};
   return lab;
 }
 

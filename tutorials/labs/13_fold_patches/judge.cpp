@@ -145,49 +145,34 @@ std::string judge_fold(const json& inputs, const json& answer) {
   return {};
 }
 
-using Judge = std::function<std::string(const json&, const json&)>;
-
-Check example_fold(std::string name, int points, std::string hint, const Sliding& sliding,
-                   Judge judge) {
-  return {std::move(name),
-          Shown::visible,
-          points,
-          std::move(hint),
-          [sliding](lockstep::Rng&) { return std::vector<json>{first_numbers(sliding)}; },
-          std::move(judge)};
-}
-
-std::vector<json> draw_folds(lockstep::Rng& rng, int count, std::size_t num_grads) {
-  std::vector<json> cases;
-  for (int i = 0; i < count; ++i) cases.push_back(draw_fold(rng, num_grads));
-  return cases;
-}
-
 }  // namespace
 
 Lab fold_patches_lab() {
   Lab lab{"13_fold_patches", "The backward of patches: every pixel sums its copies", {}};
   lab.checks = {
-      example_fold("patches_of_an_image", 10,
-                   "pixel (i, j) of the window at (oy, ox) is pixel (oy * stride + i - padding, "
-                   "ox * stride + j - padding) of the image",
-                   {}, judge_patches),
-      example_fold("a_pixel_adds_up_its_copies", 20,
-                   "the pixel was copied into each window that shows it: the derivatives add up",
-                   {}, judge_fold),
-      example_fold("padding_has_no_gradient", 10,
-                   "what a window shows beyond the image is not a pixel: leave it out",
-                   {.height = 3, .width = 3, .padding = 1}, judge_fold),
-      example_fold("pixels_between_the_windows", 10,
-                   "the window at (oy, ox) begins at pixel (oy * stride, ox * stride)",
-                   {.height = 5, .width = 5, .size = 2, .stride = 3}, judge_fold),
-      {"drawn_windows", Shown::hidden, 30,
-       "several images and channels: element (image, y, x, channel) is at ((image * height + y) * "
-       "width + x) * channels + channel",
-       [](lockstep::Rng& rng) { return draw_folds(rng, 5, 1); }, judge_fold},
-      {"patches_made_twice", Shown::hidden, 20,
-       "return a fresh gradient for each call: the engine adds what arrives at a leaf twice",
-       [](lockstep::Rng& rng) { return draw_folds(rng, 2, 2); }, judge_fold}};
+      visible("patches_of_an_image", 10,
+              "pixel (i, j) of the window at (oy, ox) is pixel (oy * stride + i - padding, "
+              "ox * stride + j - padding) of the image",
+              first_numbers({}), judge_patches),
+      visible("a_pixel_adds_up_its_copies", 20,
+              "the pixel was copied into each window that shows it: the derivatives add up",
+              first_numbers({}), judge_fold),
+      visible("padding_has_no_gradient", 10,
+              "what a window shows beyond the image is not a pixel: leave it out",
+              first_numbers({.height = 3, .width = 3, .padding = 1}), judge_fold),
+      visible("pixels_between_the_windows", 10,
+              "the window at (oy, ox) begins at pixel (oy * stride, ox * stride)",
+              first_numbers({.height = 5, .width = 5, .size = 2, .stride = 3}), judge_fold),
+      hidden(
+          "drawn_windows", 30,
+          "several images and channels: element (image, y, x, channel) is at ((image * height + y) "
+          "* "
+          "width + x) * channels + channel",
+          5, [](lockstep::Rng& rng) { return draw_fold(rng, 1); }, judge_fold),
+      hidden(
+          "patches_made_twice", 20,
+          "return a fresh gradient for each call: the engine adds what arrives at a leaf twice", 2,
+          [](lockstep::Rng& rng) { return draw_fold(rng, 2); }, judge_fold)};
   return lab;
 }
 

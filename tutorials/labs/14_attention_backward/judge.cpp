@@ -137,12 +137,12 @@ json draw_head(lockstep::Rng& rng, std::size_t length, std::size_t size, int num
   return inputs;
 }
 
-std::vector<json> draw_heads(lockstep::Rng& rng, int num_grads) {
-  std::vector<json> cases;
-  for (int i = 0; i < 4; ++i) {
-    cases.push_back(draw_head(rng, draw_between(rng, 2, 8), draw_between(rng, 2, 6), num_grads));
-  }
-  return cases;
+// Of any size; num_grads: calls one after the other.
+auto drawn(int num_grads) {
+  return [num_grads](lockstep::Rng& rng) {
+    const std::size_t length = draw_between(rng, 2, 8);
+    return draw_head(rng, length, draw_between(rng, 2, 6), num_grads);
+  };
 }
 
 }  // namespace
@@ -168,10 +168,9 @@ Lab attention_backward_lab() {
          return std::vector<json>{inputs};
        },
        judge_all},
-      {"drawn_heads", Shown::hidden, 30, "a head's size and its number of positions differ",
-       [](lockstep::Rng& rng) { return draw_heads(rng, 1); }, judge_all},
-      {"called_twice", Shown::hidden, 20, "start each call with gradients of 0",
-       [](lockstep::Rng& rng) { return draw_heads(rng, 2); }, judge_all}};
+      hidden("drawn_heads", 30, "a head's size and its number of positions differ", 4, drawn(1),
+             judge_all),
+      hidden("called_twice", 20, "start each call with gradients of 0", 4, drawn(2), judge_all)};
   return lab;
 }
 

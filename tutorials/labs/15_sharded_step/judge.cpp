@@ -17,6 +17,13 @@ json draw_step(lockstep::Rng& rng, std::size_t world_size, std::size_t num_eleme
   return step;
 }
 
+json example_step() {
+  json step = call("sharded_step", example_group(2, 4));
+  step["weights"] = Numbers{1, 2, 3, 4};
+  step["learning_rate"] = kLearningRate;
+  return step;
+}
+
 std::string judge_step(const json& inputs, const json& answer) {
   const std::vector<Numbers> buffers = buffers_of(inputs);
   const Numbers sum = sum_of(buffers);
@@ -65,38 +72,25 @@ std::string judge_direct_messages(const json& inputs, const json& answer) {
 Lab sharded_step_lab() {
   Lab lab{"15_sharded_step", "Reduce-scatter, step, all-gather", {}};
   lab.checks = {
-      {"reduce_scatter_sums_shard_r_on_rank_r", Shown::visible, 15,
-       "rank r receives its own shard from every other rank, and adds what it has itself",
-       [](lockstep::Rng&) {
-         return std::vector<json>{call("reduce_scatter", example_group(3, 6))};
-       },
-       judge_reduce_scatter},
-      {"all_gather_spreads_every_shard", Shown::visible, 15,
-       "shard j comes from rank j, and goes where shard j lies in the buffer",
-       [](lockstep::Rng&) { return std::vector<json>{call("all_gather", example_group(3, 6))}; },
-       judge_all_gather},
-      {"a_step_is_that_of_the_mean_gradient", Shown::visible, 20,
-       "divide the sum by the number of ranks; gather the weights, not the gradients",
-       [](lockstep::Rng&) {
-         json step = call("sharded_step", example_group(2, 4));
-         step["weights"] = Numbers{1, 2, 3, 4};
-         step["learning_rate"] = kLearningRate;
-         return std::vector<json>{step};
-       },
-       judge_step},
-      {"drawn_uneven_sums", Shown::hidden, 15,
-       "shards differ in size where n does not divide the buffer: take the size from shard_of",
-       [](lockstep::Rng& rng) {
-         std::vector<json> cases;
-         for (int i = 0; i < 4; ++i) {
-           const std::size_t n = draw_between(rng, 3, 7);
-           const std::size_t left = draw_between(rng, 1, n - 1);
-           cases.push_back(
-               call("all_reduce", draw_group(rng, n, n * draw_between(rng, 2, 9) + left)));
-         }
-         return cases;
-       },
-       judge_sums},
+      visible("reduce_scatter_sums_shard_r_on_rank_r", 15,
+              "rank r receives its own shard from every other rank, and adds what it has itself",
+              call("reduce_scatter", example_group(3, 6)), judge_reduce_scatter),
+      visible("all_gather_spreads_every_shard", 15,
+              "shard j comes from rank j, and goes where shard j lies in the buffer",
+              call("all_gather", example_group(3, 6)), judge_all_gather),
+      visible("a_step_is_that_of_the_mean_gradient", 20,
+              "divide the sum by the number of ranks; gather the weights, not the gradients",
+              example_step(), judge_step),
+      hidden(
+          "drawn_uneven_sums", 15,
+          "shards differ in size where n does not divide the buffer: take the size from shard_of",
+          4,
+          [](lockstep::Rng& rng) {
+            const std::size_t n = draw_between(rng, 3, 7);
+            const std::size_t left = draw_between(rng, 1, n - 1);
+            return call("all_reduce", draw_group(rng, n, n * draw_between(rng, 2, 9) + left));
+          },
+          judge_sums),
       {"drawn_steps_of_any_size", Shown::hidden, 15,
        "an empty shard has nothing to update; a single rank has no peer to send to",
        [](lockstep::Rng& rng) {

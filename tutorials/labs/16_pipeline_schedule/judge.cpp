@@ -108,21 +108,20 @@ std::string judge_schedule(const json& inputs, const json& answer) {
 }  // namespace
 
 Lab pipeline_schedule_lab() {
-  const auto of = [](std::vector<json> cases) { return [cases](lockstep::Rng&) { return cases; }; };
   Lab lab{"16_pipeline_schedule", "The 1F1B schedule: what each stage of a pipeline does when", {}};
   lab.checks = {
-      {"two_stages_pass_all_micro_batches", Shown::visible, 15,
-       "each stage does every micro-batch forward once and backward once",
-       of({pipeline_case(2, 3)}), judge_dependencies},
-      {"four_stages_do_not_wait_forever", Shown::visible, 10,
-       "a backward pass needs the one of the stage behind, which needs its forward pass",
-       of({pipeline_case(4, 8)}), judge_dependencies},
-      {"activations_of_four_stages", Shown::visible, 15,
-       "p - 1 - s forward passes go ahead; each turn then adds one and gives one back",
-       of({pipeline_case(4, 8)}), judge_kept},
-      {"bubble_of_four_stages", Shown::visible, 10,
-       "with fewer passes ahead, a stage behind has nothing to do", of({pipeline_case(4, 8)}),
-       judge_bubble},
+      visible("two_stages_pass_all_micro_batches", 15,
+              "each stage does every micro-batch forward once and backward once",
+              pipeline_case(2, 3), judge_dependencies),
+      visible("four_stages_do_not_wait_forever", 10,
+              "a backward pass needs the one of the stage behind, which needs its forward pass",
+              pipeline_case(4, 8), judge_dependencies),
+      visible("activations_of_four_stages", 15,
+              "p - 1 - s forward passes go ahead; each turn then adds one and gives one back",
+              pipeline_case(4, 8), judge_kept),
+      visible("bubble_of_four_stages", 10,
+              "with fewer passes ahead, a stage behind has nothing to do", pipeline_case(4, 8),
+              judge_bubble),
       {"drawn_pipelines", Shown::hidden, 30,
        "in each turn the forward pass comes first, as long as there is one left",
        [](lockstep::Rng& rng) {

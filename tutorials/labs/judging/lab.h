@@ -19,6 +19,10 @@ using nlohmann::json;
 // teacher's secret, so that no table of answers passes it.
 enum class Shown { visible, hidden };
 
+// Says what is wrong with the answer to one case, in a line: "rank 1, element 2: expected 9, found
+// 6"; empty if it is right. May throw for an answer of another form.
+using Judge = std::function<std::string(const json& inputs, const json& answer)>;
+
 struct Check {
   std::string name;  // once in its lab: "two_ranks_hold_the_sum"
   Shown shown = Shown::visible;
@@ -28,10 +32,15 @@ struct Check {
   // The inputs of each case; at least one.
   std::function<std::vector<json>(lockstep::Rng&)> draw;
 
-  // Says what is wrong with the answer to one case, in a line: "rank 1, element 2: expected 9,
-  // found 6"; empty if it is right. May throw for an answer of another form.
-  std::function<std::string(const json& inputs, const json& answer)> judge;
+  Judge judge;
 };
+
+// Visible checks of one case, or of several.
+Check visible(std::string name, int points, std::string hint, const json& inputs, Judge judge);
+Check visible(std::string name, int points, std::string hint, std::vector<json> cases, Judge judge);
+// A hidden check of so many drawn cases.
+Check hidden(std::string name, int points, std::string hint, int count,
+             std::function<json(lockstep::Rng&)> draw, Judge judge);
 
 struct Lab {
   std::string folder;  // "05_naive_all_reduce"; the source is naive_all_reduce.cpp

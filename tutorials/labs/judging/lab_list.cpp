@@ -1,6 +1,29 @@
+#include <utility>
+
 #include "tutorials/labs/judging/lab.h"
 
 namespace lab {
+
+Check visible(std::string name, int points, std::string hint, const json& inputs, Judge judge) {
+  return visible(std::move(name), points, std::move(hint), std::vector<json>{inputs},
+                 std::move(judge));
+}
+
+Check visible(std::string name, int points, std::string hint, std::vector<json> cases,
+              Judge judge) {
+  const auto draw = [cases = std::move(cases)](lockstep::Rng&) { return cases; };
+  return {std::move(name), Shown::visible, points, std::move(hint), draw, std::move(judge)};
+}
+
+Check hidden(std::string name, int points, std::string hint, int count,
+             std::function<json(lockstep::Rng&)> draw, Judge judge) {
+  const auto draw_all = [count, draw = std::move(draw)](lockstep::Rng& rng) {
+    std::vector<json> cases;
+    for (int i = 0; i < count; ++i) cases.push_back(draw(rng));
+    return cases;
+  };
+  return {std::move(name), Shown::hidden, points, std::move(hint), draw_all, std::move(judge)};
+}
 
 const std::vector<Lab>& all_labs() {
   static const std::vector<Lab> labs = {linear_backward_lab(),  cross_entropy_lab(),
