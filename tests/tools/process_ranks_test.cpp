@@ -210,17 +210,5 @@ TEST(ProcessRanks, HaveCoresOfTheirOwnUnlessTheyAreNotBound) {
   EXPECT_EQ(free[0], free[1]);
 }
 
-TEST(ProcessRanks, AFailureOfOneEndsAllAndIsNamed) {
-  MarkedProgram program(
-      words(std::string(LOCKSTEP_PROGRAM) +
-            " train --parallel ddp --ranks processes --devices 3 --lr 1e30 --batch 60"));
-  const Outcome outcome = program.wait();
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("failed first: exit code 1"));
-  EXPECT_THAT(outcome.err, ::testing::ContainsRegex("lockstep: \\[rank [0-2]\\] \\[train\\] the "
-                                                    "loss is (nan|infinite)"));
-  EXPECT_EQ(program.num_alive(), 0u);
-}
-
 }  // namespace
 }  // namespace lockstep::testing

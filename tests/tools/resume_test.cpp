@@ -77,13 +77,6 @@ TEST_F(Resume, NamesTheOptimizersTensorsByTheirParameters) {
   }
 }
 
-TEST_F(Resume, GoesOnWithAnotherNumberOfRanks) {
-  const Outcome undisturbed = train("--steps 40 --bitwise");
-  train_to(12, "--bitwise --parallel ddp --devices 4");
-  const Outcome resumed = train("--resume kept --steps 40 --bitwise --parallel ddp --devices 2");
-  EXPECT_EQ(weights_digest(resumed), weights_digest(undisturbed));
-}
-
 TEST_F(Resume, ShardsGoOnWithAnotherNumberOfRanksAndAtAnotherDepth) {
   const std::string flags = "--dtype float64 --optimizer adamw --parallel ddp ";
   const Outcome undisturbed = train("--steps 40 --save one.st " + flags + "--devices 1");

@@ -73,16 +73,6 @@ TEST(RunEnd, TheFirstFailureIsKnownAlsoWhereAChildOfItsRankHoldsStderrOpen) {
   EXPECT_THAT(outcome.err, HasSubstr("rank 1 failed first: exit code 7"));
 }
 
-TEST(RunEnd, StoppedAndDeafRanksAreKilled) {
-  MarkedProgram program(run_script("--standalone --nproc-per-node 3 --shutdown-timeout 0.2",
-                                   "case $RANK in 0) kill -STOP $$;; 1) trap '' TERM; "
-                                   "while :; do sleep 1; done;; esac; exit 4"));
-  const Outcome outcome = program.wait();
-  EXPECT_EQ(outcome.exit_code, 4);
-  EXPECT_THAT(outcome.err, HasSubstr("rank 2 failed first: exit code 4"));
-  expect_nothing_left(program);
-}
-
 TEST(RunEnd, WhatRanksLeaveBehindIsEndedAfterSuccessToo) {
   MarkedProgram program(
       run_script("--standalone --nproc-per-node 2", "setsid sleep 1000 & echo done"));
