@@ -56,6 +56,17 @@ Tensor readable(const Tensor& tensor) {
   return tensor.device().type == DeviceType::cpu ? tensor : tensor.to(Device{});
 }
 
+// All elements, without memory of the tensor's device, whose peak belongs to the run.
+std::vector<double> doubles_of(const Tensor& tensor) {
+  const Tensor host = readable(tensor);
+  const auto copy = [](const auto& values) {
+    return std::vector<double>(values.begin(), values.end());
+  };
+  if (host.dtype() == DType::int64) return copy(host.host<const std::int64_t>());
+  if (host.dtype() == DType::float64) return copy(host.host<const double>());
+  return copy(host.host<const float>());
+}
+
 // At most `count` elements, spread evenly, but not in step with any row length: some columns of a
 // weight have no gradient, such as those of pixels that are always dark.
 std::vector<double> elements_of(const Tensor& tensor, std::size_t count) {
@@ -77,18 +88,6 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), 8 * a.size()) == 0;
 }
 
-// The device multiplied the pixels by the scale, so they may differ in the last bit.
-template <typename T>
-bool is_same_row(const T* found, std::span<const std::uint8_t> bytes, T scale) {
-  const T tolerance = 8 * std::numeric_limits<T>::epsilon();
-  bool is_same = true;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const T expected = scale * static_cast<T>(bytes[i]);
-    is_same &= std::abs(found[i] - expected) <= tolerance * expected;
-  }
-  return is_same;
-}
-
 // The first row of a batch that differs from the global batch, and how: "another label".
 struct WrongRow {
   std::size_t place = 0;
@@ -98,30 +97,24 @@ struct WrongRow {
 std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epoch,
                                        const data::Batch& batch,
                                        const std::vector<std::size_t>& global_rows) {
-  const data::LabelledRows& data = task.data->train;
-  const std::vector<std::int64_t> labels = batch.labels.to_vector<std::int64_t>();
-  const Tensor x = readable(batch.x);
-  const std::size_t length = data.num_features;
+  std::vector<std::size_t> rows;
   for (std::size_t i = 0; i < batch.labels.size(0); ++i) {
-    const std::size_t place = batch.global_offset + i;
-    const std::size_t row = place < global_rows.size() ? global_rows[place] : global_rows.back();
-    if (data.is_text()) {
-      const auto text = std::span(data.tokens).subspan(row);
-      const auto has = [&](std::span<const std::int64_t> found, std::size_t offset) {
-        return std::ranges::equal(found.subspan(i * length, length), text.subspan(offset, length));
-      };
-      if (!has(labels, 1)) return WrongRow{i, "other labels"};
-      if (!has(x.host<const std::int64_t>(), 0)) return WrongRow{i, "other tokens"};
-      continue;
-    }
-    if (labels[i] != data.labels[row]) return WrongRow{i, "another label"};
-    const std::vector<std::uint8_t> bytes = reference_row(task, epoch, row);
-    const bool is_same =
-        x.dtype() == DType::float64
-            ? is_same_row(x.host<const double>().data() + i * data.num_features, bytes, data.scale)
-            : is_same_row(x.host<const float>().data() + i * data.num_features, bytes,
-                          static_cast<float>(data.scale));
-    if (!is_same) return WrongRow{i, "other features"};
+    rows.push_back(global_rows[std::min(batch.global_offset + i, global_rows.size() - 1)]);
+  }
+  const PlainBatch expected = plain_batch(task, epoch, rows);
+  const auto labels = batch.labels.to_vector<std::int64_t>();
+  const auto label = std::ranges::mismatch(labels, expected.labels);
+  if (label.in1 != labels.end()) {
+    const auto place = static_cast<std::size_t>(label.in1 - labels.begin());
+    return WrongRow{place / task.data->train.labels_per_row(), "another label"};
+  }
+  // The device multiplied the pixels by the scale, so they may differ in the last bit.
+  const double tolerance = task.dtype == DType::float64 ? 0x1p-49 : 0x1p-20;
+  const std::vector<double> found = doubles_of(batch.x);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double feature = expected.features[i];
+    if (std::abs(found[i] - feature) <= tolerance * feature) continue;
+    return WrongRow{i / task.data->train.num_features, "other features"};
   }
   return std::nullopt;
 }

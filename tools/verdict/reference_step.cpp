@@ -34,29 +34,12 @@ double norm(const std::vector<double>& values) {
 // Adds the gradient of the summed loss over these rows, its norms and the loss.
 void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::size_t epoch,
                std::span<const std::size_t> rows, ReferenceGradient& sum) {
-  const data::LabelledRows& data = task.data->train;
-  // Rounds like the kernels: a pixel that is off in its last bit takes sums over ReLU's kink.
-  const double scale = task.dtype == DType::float64 ? data.scale : static_cast<float>(data.scale);
-  std::vector<double> features;
-  std::vector<std::int64_t> labels;
-  for (const std::size_t row : rows) {
-    if (data.is_text()) {
-      for (std::size_t t = row; t < row + data.num_features; ++t) {
-        features.push_back(data.tokens[t]);
-        labels.push_back(data.tokens[t + 1]);
-      }
-      continue;
-    }
-    for (const std::uint8_t byte : reference_row(task, epoch, row)) {
-      features.push_back(scale * byte);
-    }
-    labels.push_back(data.labels[row]);
-  }
-  const Tensor x = Tensor::from(features, task.batch_shape(rows.size()), Device{});
+  const PlainBatch batch = plain_batch(task, epoch, rows);
+  const Tensor x = Tensor::from(batch.features, task.batch_shape(rows.size()), Device{});
   model.zero_grad();
   const Variable loss =
       cross_entropy(model(Variable(x.to(task.batch_dtype()).to(device))),
-                    Tensor::from(labels, {labels.size()}, device), Reduction::sum);
+                    Tensor::from(batch.labels, {batch.labels.size()}, device), Reduction::sum);
   loss.backward();
   sum.mean_loss += loss.value().item();
   const auto parameters = model.named_parameters();
@@ -99,14 +82,30 @@ void clip(ReferenceGradient& gradient, double max_norm) {
 
 }  // namespace
 
-std::vector<std::uint8_t> reference_row(const TrainingTask& task, std::size_t epoch,
-                                        std::size_t row) {
-  const std::span<const std::uint8_t> kept = task.data->train.row(row);
-  std::vector<std::uint8_t> bytes(kept.begin(), kept.end());
-  if (task.augmentation.is_none()) return bytes;
-  data::augment(data::draw_augmentation(task.augmentation, task.seed, epoch, row),
-                task.data->train.image_shape(), kept, bytes);
-  return bytes;
+PlainBatch plain_batch(const TrainingTask& task, std::size_t epoch,
+                       std::span<const std::size_t> rows) {
+  const data::LabelledRows& data = task.data->train;
+  // Rounds like the kernels: a pixel that is off in its last bit takes sums over ReLU's kink.
+  const double scale = task.dtype == DType::float64 ? data.scale : static_cast<float>(data.scale);
+  PlainBatch batch;
+  for (const std::size_t row : rows) {
+    if (data.is_text()) {
+      for (std::size_t t = row; t < row + data.num_features; ++t) {
+        batch.features.push_back(data.tokens[t]);
+        batch.labels.push_back(data.tokens[t + 1]);
+      }
+      continue;
+    }
+    const std::span<const std::uint8_t> kept = data.row(row);
+    std::vector<std::uint8_t> bytes(kept.begin(), kept.end());
+    if (!task.augmentation.is_none()) {
+      data::augment(data::draw_augmentation(task.augmentation, task.seed, epoch, row),
+                    data.image_shape(), kept, bytes);
+    }
+    for (const std::uint8_t byte : bytes) batch.features.push_back(scale * byte);
+    batch.labels.push_back(data.labels[row]);
+  }
+  return batch;
 }
 
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,

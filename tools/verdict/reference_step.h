@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,13 @@ struct ReferenceGradient {
   double mean_loss = 0;
 };
 
-// The bytes of a training row in an epoch, whichever rank trains on it.
-std::vector<std::uint8_t> reference_row(const TrainingTask& task, std::size_t epoch,
-                                        std::size_t row);
+// Rows of the data set in an epoch, whichever rank trains on them: features and labels, row by row.
+struct PlainBatch {
+  std::vector<double> features;
+  std::vector<std::int64_t> labels;
+};
+PlainBatch plain_batch(const TrainingTask& task, std::size_t epoch,
+                       std::span<const std::size_t> rows);
 
 // The gradient of the mean loss over these rows of the data set in that epoch, at these weights, in
 // the task's dtype on `device`; clipped if the task says so.
