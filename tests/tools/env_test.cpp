@@ -32,7 +32,8 @@ TEST(Env, NamesTheVariableBehindEachAnswer) {
   EXPECT_THAT(outcome.out, ContainsRegex("\nrank +1 +OMPI_COMM_WORLD_RANK\n"));
   EXPECT_THAT(outcome.out, ContainsRegex("\nworld size +2 +OMPI_COMM_WORLD_SIZE\n"));
   EXPECT_THAT(outcome.out, ContainsRegex("\nmaster port +1234 +MASTER_PORT\n"));
-  EXPECT_THAT(outcome.out, ContainsRegex("rendezvous +rank 0 listens on the loopback, port 1234\n"));
+  EXPECT_THAT(outcome.out,
+              ContainsRegex("rendezvous +rank 0 listens on the loopback, port 1234\n"));
   EXPECT_THAT(outcome.out, ContainsRegex("token +none: needless on the loopback\n"));
 }
 
