@@ -63,44 +63,28 @@ std::unique_ptr<comm::Communicator> make_mpi(const RankFlags& flags, const launc
   return comm::make_mpi_communicator(options);
 }
 
-// True as far as this rank can see: it checks that the ranks of its own host have different GPUs.
-bool has_own_gpu(const launch::Job& job, Device device) {
-  return device.type == DeviceType::cuda && have_own_gpus(job.rank().local_world_size);
-}
-
-// All ranks use NCCL, unless one of them says that it cannot.
+// The name of the communicator without --comm: nccl if every rank of the job has a GPU of its own,
+// this build has NCCL, and no plan, transport or link of `own` is asked for; else own. All ranks
+// choose alike: each sees the GPUs of its own host, and all use NCCL unless one says that it
+// cannot.
 std::string choose(const RankFlags& flags, const launch::Job& job, Device device) {
+  const launch::RankEnvironment& rank = job.rank();
   const bool wants_own = flags.plan != "auto" || flags.transport != "auto" || !flags.link.empty();
-  const bool is_alone = job.rank().world_size == 1;
+  const bool is_alone = rank.world_size == 1;
   if (!comm::has_nccl() || wants_own || is_alone || device.type == DeviceType::cpu) return "own";
-  if (!has_own_gpu(job, device)) job.store()->set("comm/own", "");
-  job.store()->barrier("comm/chosen", job.rank().rank, job.rank().world_size, flags.comm_timeout);
+  if (!have_own_gpus(rank.local_world_size)) job.store()->set("comm/own", "");
+  job.store()->barrier("comm/chosen", rank.rank, rank.world_size, flags.comm_timeout);
   return job.store()->try_get("comm/own") ? "own" : "nccl";
 }
 
-// A rank's communicator and its name: own, nccl or mpi.
-struct RankCommunicator {
-  std::unique_ptr<comm::Communicator> communicator;
-  std::string name;
-};
-
-// Makes the communicator of --comm. Without --comm it is nccl if every rank of the job has a GPU of
-// its own, this build has NCCL, and no plan, transport or link of `own` is asked for; else own. All
-// ranks choose alike.
 // Tensors that the communicator cannot reach are staged (comm/communicator.h).
-// Throws the chosen communicator's errors.
-RankCommunicator make_communicator(const RankFlags& flags, const launch::Job& job, Device device) {
-  const std::string name = flags.comm.empty() ? choose(flags, job, device) : flags.comm;
-  std::unique_ptr<comm::Communicator> communicator;
-  if (name == "nccl") {
-    communicator = comm::staged(make_nccl(flags, job, device), device);
-  } else {
-    communicator = name == "mpi" ? make_mpi(flags, job) : make_own(flags, job);
-    if (device.type == DeviceType::cuda) {
-      communicator = comm::staged(std::move(communicator), Device{});
-    }
-  }
-  return {std::move(communicator), name};
+std::unique_ptr<comm::Communicator> make_communicator(const std::string& name,
+                                                      const RankFlags& flags,
+                                                      const launch::Job& job, Device device) {
+  if (name == "nccl") return comm::staged(make_nccl(flags, job, device), device);
+  auto communicator = name == "mpi" ? make_mpi(flags, job) : make_own(flags, job);
+  if (device.type == DeviceType::cpu) return communicator;
+  return comm::staged(std::move(communicator), Device{});
 }
 
 // Tells the other ranks why this one leaves. If the store is gone, there is no rank left to tell.
@@ -110,26 +94,6 @@ void end_job(launch::Job& job, comm::Communicator* communicator, const std::stri
     job.store()->abort(comm::aborted_by(job.rank().rank, why));
   } catch (const std::exception&) {
     return;
-  }
-}
-
-void join_and_work(const RankFlags& flags, const launch::Environment& environment, Device device,
-                   const std::vector<launch::Setting>& settings,
-                   const std::function<void(RankJob&)>& work) {
-  launch::JoinOptions options;
-  options.timeout_seconds = flags.comm_timeout;
-  options.settings = settings;
-  launch::Job job = launch::join_job(environment, options);
-  RankCommunicator made;
-  try {
-    made = make_communicator(flags, job, device);
-    RankJob mine{job.rank(),         device,    *job.store(),
-                 *made.communicator, made.name, flags.comm_timeout};
-    work(mine);
-  } catch (const std::exception& error) {
-    end_job(job, made.communicator.get(), error.what());
-    if (comm::is_abort(error)) std::this_thread::sleep_for(kAfterTheCause);
-    throw;
   }
 }
 
@@ -145,7 +109,21 @@ void run_as_rank(const RankFlags& flags, DeviceType type,
   context.world_size = rank.world_size;
   const ThreadContextScope scope(context);
   const Device device = launch::device_of_rank(rank, type, runtime::num_devices(type));
-  join_and_work(flags, environment, device, settings, work);
+  launch::JoinOptions options;
+  options.timeout_seconds = flags.comm_timeout;
+  options.settings = settings;
+  launch::Job job = launch::join_job(environment, options);
+  std::unique_ptr<comm::Communicator> communicator;
+  try {
+    const std::string name = flags.comm.empty() ? choose(flags, job, device) : flags.comm;
+    communicator = make_communicator(name, flags, job, device);
+    RankJob mine{job.rank(), device, *job.store(), *communicator, name, flags.comm_timeout};
+    work(mine);
+  } catch (const std::exception& error) {
+    end_job(job, communicator.get(), error.what());
+    if (comm::is_abort(error)) std::this_thread::sleep_for(kAfterTheCause);
+    throw;
+  }
 }
 
 void name_rank_in_errors(const launch::RankEnvironment& rank, const std::function<void()>& work) {
