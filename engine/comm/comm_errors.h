@@ -1,5 +1,5 @@
-// How ranks fail: errors about a rank that others wait for in vain, the bytes in which an error
-// travels between ranks, and the first failure of a group, which all of its ranks report.
+// How ranks fail: errors about a rank that others wait for in vain, and the first failure of a
+// group, which all of its ranks report.
 #pragma once
 
 #include <atomic>
@@ -34,10 +34,6 @@ struct RankWait {
   Error died(int process) const;
 };
 
-// Comm, for a rank whose connection ended, as `how` says: "rank 2 is lost: its connection closed:
-// it was killed, or its host was cut off".
-Error ended_rank(std::string_view operation, int rank, std::string_view how);
-
 // Comm: "[abort] rank 3 aborted the group: ...".
 Error aborted_by(int rank, std::string_view why);
 // True for such an error, whose cause is another rank.
@@ -48,11 +44,6 @@ std::string missing_rank(int rank, const CallHeader& last_call);
 
 // Adds to "rank 1 is missing, rank 2 is missing".
 void add_to_list(std::string& list, std::string_view item);
-
-// An error as bytes: its code, its operation up to a zero, the message, cut off if it does not fit.
-std::string encode(const Error& error, std::size_t max_bytes);
-// Bytes that are not an error become an Error{Comm} that says so.
-Error decode_error(std::string_view bytes);
 
 // The first error that breaks a group. Later ones are dropped, so that all ranks name one cause.
 // Any thread may use it. is_set() is sequentially consistent: if a thread announces that it will

@@ -200,5 +200,27 @@ TEST_F(TcpStore, AWrongHelloIsClosedWithoutAWord) {
   }
 }
 
+// --- errors as bytes ---
+
+TEST(ErrorBytes, AnErrorArrivesAsItWasSent) {
+  for (const Error& error :
+       {Error(ErrorCode::Shape, "all_reduce", "rank 2 is missing (its last call: nothing)"),
+        Error(ErrorCode::Numeric, "a [b] c", "d] [e"), Error(ErrorCode::Timeout, "", ""),
+        Error(ErrorCode::Io, std::string(300, 'o'), std::string(70'000, 'm'))}) {
+    const Error found = decode_error(encode(error, 1 << 20));
+    EXPECT_EQ(found.code(), error.code());
+    EXPECT_EQ(found.operation(), error.operation());
+    EXPECT_EQ(found.message(), error.message());
+  }
+}
+
+TEST(ErrorBytes, BytesThatAreNoErrorSaySo) {
+  const std::string good = encode(Error(ErrorCode::Comm, "join", ""), 100);
+  for (const std::string& bytes : {std::string(), good.substr(0, 1), good.substr(0, 5),
+                                   '\x0a' + good.substr(1), '\xff' + good.substr(1)}) {
+    EXPECT_EQ(decode_error(bytes).message(), "a rank failed, and its message is unreadable");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::comm
