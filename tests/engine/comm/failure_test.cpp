@@ -4,7 +4,6 @@
 #include <latch>
 
 #include "engine/runtime/cpu_cores.h"
-#include "tests/engine/comm/abort_in_transfers.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/run_ranks.h"

@@ -7,7 +7,6 @@
 
 #include "engine/comm/shm_segment.h"
 #include "engine/plan/hierarchical.h"
-#include "tests/engine/comm/abort_in_transfers.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"
