@@ -19,7 +19,7 @@
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
 #include "tools/compare_rows.h"
-#include "tools/explain/limit.h"
+#include "tools/explain/explain.h"
 #include "tools/report/contention.h"
 #include "tools/report/host_info.h"
 #include "tools/report/row_table.h"
