@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <regex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -111,6 +112,22 @@ void add_run_flags(CLI::App& run, RunFlags& flags) {
       ->check(one_of({"core", "none"}));
   run.add_flag("--no-python,--no_python", flags.no_python,
                "accepted for compatibility with torchrun: the program is always started as it is");
+}
+
+// CLI11 reads every option's variable, whatever the command: only `run` may mind them. A flag that
+// says where the ranks meet replaces all variables that say so. words: up to the program.
+void drop_variables(CLI::App& run, std::span<const std::string> words) {
+  const std::vector<std::string> places{"PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_STANDALONE",
+                                        "PET_RDZV_ENDPOINT"};
+  const bool is_run = words.size() > 1 && words[1] == "run";
+  const bool says_place = std::ranges::any_of(words, [](const std::string& word) {
+    return word.starts_with("--master") || word.starts_with("--rdzv-endpoint") ||
+           word.starts_with("--rdzv_endpoint") || word == "--standalone";
+  });
+  for (CLI::Option* option : run.get_options()) {
+    const bool is_replaced = says_place && std::ranges::count(places, option->get_envname()) > 0;
+    if (!is_run || is_replaced) option->envname("");
+  }
 }
 
 Streams parse_stream(const char* flag, std::string_view text) {
@@ -346,6 +363,7 @@ void add_run_command(CLI::App& parent, const CommandLine& command, int& exit_cod
       "lockstep run --nnodes 2 --node-rank 0 "
       "--master-addr HOST --nproc-per-node 4 -- ...");
   std::size_t program = find_program_to_run(command);
+  drop_variables(run, std::span(command).first(program));
   if (program < command.size() && command[program] == "--") ++program;
   const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(program), command.end());
   run.callback([flags, job, &exit_code] { exit_code = run_group(*flags, job); });

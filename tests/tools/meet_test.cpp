@@ -45,12 +45,20 @@ TEST(Meet, AloneIsRankZeroOfOne) {
 }
 
 TEST(Meet, AsTorchrunsPagesAndVariablesSay) {
-  const Outcome outcome = MarkedProgram(words(std::string(LOCKSTEP_PROGRAM) +
-                                              " run --rdzv-endpoint=localhost:0 -- " + MEET_RANKS),
-                                        {{"PET_NPROC_PER_NODE", "2"}})
-                              .wait();
+  const Outcome outcome =
+      MarkedProgram(words(std::string(LOCKSTEP_PROGRAM) + " run --rdzv-endpoint=localhost:0 -- " +
+                          MEET_RANKS),
+                    {{"PET_NPROC_PER_NODE", "2"}, {"PET_MASTER_ADDR", "nowhere"}})
+          .wait();
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("rank 1 of 2, local rank 1 of 2"));
+}
+
+TEST(Meet, TorchrunsVariablesAreForRunAlone) {
+  const Outcome outcome = MarkedProgram(words(std::string(LOCKSTEP_PROGRAM) + " devices"),
+                                        {{"PET_MASTER_PORT", "none"}, {"PET_NNODES", "some"}})
+                              .wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
 }
 
 TEST(Meet, TwoLaunchersOfTwoNodes) {
