@@ -145,6 +145,19 @@ std::string summary(const predict::Topology& topology) {
              100 * measured.overlap.compute, 100 * measured.overlap.comm);
 }
 
+void print_all_reduces(const predict::MeasuredMachine& measured) {
+  if (measured.all_reduces.empty()) return;
+  fmt::print("all-reduce behind a backward pass, us\n{:>10}{:>9}{:>11}{:>11}{:>11}{:>11}\n",
+             "ranks", "devices", "16 KiB", "256 KiB", "4 MiB", "64 MiB");
+  for (const predict::MeasuredAllReduce& all_reduce : measured.all_reduces) {
+    fmt::print("{:>10}{:>9}", predict::to_string(all_reduce.ranks), all_reduce.num_devices);
+    for (const double bytes : {16.0 * 1024, 256.0 * 1024, 4.0 * 1048576, 64.0 * 1048576}) {
+      fmt::print("{:>11.1f}", 1e6 * all_reduce.curve.at(bytes));
+    }
+    fmt::print("\n");
+  }
+}
+
 std::string spread_text(const Measurement& measurement) {
   std::string text = fmt::format(
       "repeats of the same work differ by (middle half, share of the median): layers "
@@ -182,6 +195,7 @@ void calibrate(const CalibrateFlags& flags) {
       calibrated_topology(measurement.machine, measurement.num_devices);
   write_json(flags.output, topology_json(topology));
   fmt::print("{}\n", wrap(summary(topology)));
+  print_all_reduces(*topology.device.measured);
   fmt::print("{}\n", wrap(spread_text(measurement)));
   if (probe.verdict(measurement.num_devices * threads).value_or(false)) {
     fmt::print("{}\n",
