@@ -4,9 +4,9 @@
 #   datasets/fetch.sh mnist|fashion-mnist|cifar10|tinyshakespeare [DIR]      (DIR: data)
 #
 # The files land in DIR/<name>, where `lockstep --data-dir DIR` finds them. Files that are there and
-# whole are kept; a file gets its name only after its checksum was right. LOCKSTEP_MIRROR=URL takes
-# the files from URL/<name>/ instead of their official places (a classroom's server, say): the
-# checksums still decide.
+# whole are kept; an interrupted download goes on where it stopped; a file gets its name only after
+# its checksum was right. LOCKSTEP_MIRROR=URL takes the files from URL/<name>/ instead of their
+# official places (a classroom's server, say): the checksums still decide.
 #
 # MNIST: Y. LeCun, C. Cortes, C. Burges. Fashion-MNIST: Zalando SE, MIT licence. CIFAR-10:
 # A. Krizhevsky. Tiny Shakespeare: A. Karpathy, of a text in the public domain.
@@ -58,14 +58,29 @@ is_whole() {
   [ -f "$1" ] && [ "$(sha256sum <"$1")" = "$2  -" ]
 }
 
-# download URL FILE
+# download URL FILE: appends to what FILE holds already.
 download() {
   if command -v curl >/dev/null; then
-    curl --fail --location --silent --show-error --connect-timeout 20 --retry 2 --output "$2" "$1"
+    curl --fail --location --silent --show-error --connect-timeout 20 --retry 2 \
+      --continue-at - --output "$2" "$1"
   elif command -v wget >/dev/null; then
-    wget --quiet --tries=3 --timeout=20 --output-document="$2" "$1"
+    wget --quiet --tries=3 --timeout=20 --continue --output-document="$2" "$1"
   else
     fail "needs curl or wget; install one of them"
+  fi
+}
+
+# download_or_fail URL FILE
+download_or_fail() {
+  status=0
+  reason=$(download "$1" "$2" 2>&1) || status=$?
+  case $status in
+    0) ;;
+    # The server cannot go on from FILE's end: 22, 33 and 36 of curl, 8 of wget.
+    22 | 33 | 36 | 8) if [ -s "$2" ]; then return; fi ;;
+  esac
+  if [ $status -ne 0 ]; then
+    fail "cannot download $1${reason:+ ($(echo "$reason" | tail -n 1))}"
   fi
 }
 
@@ -76,8 +91,13 @@ fetch() {
     return
   fi
   partial=$folder/$2.partial
-  if ! reason=$(download "$url/$2" "$partial" 2>&1); then
-    fail "cannot download $url/$2${reason:+ ($(echo "$reason" | tail -n 1))}"
+  # Continues an earlier download; if that does not give the right file, starts again once.
+  if [ -s "$partial" ] && ! is_whole "$partial" "$1"; then
+    download_or_fail "$url/$2" "$partial"
+    if ! is_whole "$partial" "$1"; then rm -f "$partial"; fi
+  fi
+  if [ ! -s "$partial" ]; then
+    download_or_fail "$url/$2" "$partial"
   fi
   if ! is_whole "$partial" "$1"; then
     rm -f "$partial"

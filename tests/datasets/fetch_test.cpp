@@ -100,15 +100,18 @@ TEST_F(FetchScript, FetchesOnceAndKeepsWhatIsWhole) {
   EXPECT_THAT(output(), ::testing::Not(HasSubstr(": fetched")));
 }
 
-TEST_F(FetchScript, ReplacesARottenFileAndWhatAnInterruptedDownloadLeft) {
+TEST_F(FetchScript, ContinuesAnInterruptedDownloadAndReplacesARottenOne) {
   fill_mirror(text_);
-  std::filesystem::create_directories(fetched(""));
-  write_text(fetched(kFiles[0]), "rotten");
-  write_text(partial(kFiles[1]), text_.substr(0, text_.size() / 2));
-  ASSERT_EQ(fetch("mnist"), 0) << output();
-  for (const char* file : kFiles) {
-    EXPECT_EQ(read_text(fetched(file)), text_) << file;
-    EXPECT_FALSE(std::filesystem::exists(partial(file))) << file;
+  for (const std::string& rest :
+       {text_.substr(0, text_.size() / 2), std::string("rotten"), text_ + "!"}) {
+    std::filesystem::remove_all(fetched(""));
+    std::filesystem::create_directories(fetched(""));
+    write_text(partial(kFiles[1]), rest);
+    ASSERT_EQ(fetch("mnist"), 0) << output();
+    for (const char* file : kFiles) {
+      EXPECT_EQ(read_text(fetched(file)), text_) << file;
+      EXPECT_FALSE(std::filesystem::exists(partial(file))) << file;
+    }
   }
 }
 
