@@ -193,10 +193,13 @@ KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, d
   for (const auto& [name, gradient] : gradients) {
     Variable& parameter =
         parameters.emplace_back(tensor(values_of(before, name)), RequiresGrad::yes);
-    if (!gradient.empty()) parameter.set_grad(tensor(gradient));
     groups.push_back({{parameter}, weight_decays.at(name)});
   }
   const auto optimizer = make_optimizer(settings, groups);
+  // Now, since the doctor takes a parameter that has a gradient already for an older one.
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (!gradients[p].second.empty()) parameters[p].set_grad(tensor(gradients[p].second));
+  }
   optimizer->set_learning_rate(learning_rate);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     optim::Optimizer::State state{step, {}};

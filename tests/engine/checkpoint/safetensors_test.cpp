@@ -215,7 +215,7 @@ TEST(Safetensors, BadHeadersAreRefusedWithTheirReason) {
       {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 5,
        "describes 4 bytes of data, the file has 5"},
       {R"({"__metadata__":[]})", 0, "is not an object"},
-      {R"({"__metadata__":{"step":1}})", 0, "may hold texts only"},
+      {R"({"__metadata__":{"step":1}})", 0, "may hold only strings"},
   };
   for (const BadHeader& bad : mistakes) {
     for (const char* words : {bad.words, "model.safetensors'"}) {

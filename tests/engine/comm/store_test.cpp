@@ -133,8 +133,8 @@ TEST(TcpStoreServer, ListensOnIpv6) {
 }
 
 TEST(TcpStoreServer, AnAddressOfAnotherHostIsAnError) {
-  expect_error(ErrorCode::Comm, "[listen] cannot listen on port 0 of 192.0.2.1: it is no address",
-               [] {
+  expect_error(ErrorCode::Comm,
+               "[listen] cannot listen on port 0 of 192.0.2.1: it is not an address", [] {
                  const TcpStoreServer server({"192.0.2.1", 0, kToken});
                });
 }
