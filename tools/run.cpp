@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <regex>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +38,8 @@ using launch::Streams;
 constexpr std::array<std::string_view, 5> kFlagsWithoutValue = {"--standalone", "--no-python",
                                                                 "--no_python", "--help", "-h"};
 
+constexpr int kMostRestarts = 1000000;
+
 // The flags whose words need more reading than CLI11's.
 struct RunFlags {
   LaunchOptions options;  // of the flags that are options as they stand
@@ -58,47 +60,65 @@ struct RunFlags {
   std::string bind_to = "core";
 };
 
-// flags must live as long as run. As torchrun's, some flags have variables that set their defaults.
+// torchrun's variables, as the defaults of flags.
+void read_variables(RunFlags& flags) {
+  const launch::Environment environment = launch::current_environment();
+  for (const auto& [name, value] : {std::pair("PET_NNODES", &flags.nnodes),
+                                    {"PET_NPROC_PER_NODE", &flags.nproc_per_node},
+                                    {"PET_MASTER_ADDR", &flags.master_address},
+                                    {"PET_RDZV_ENDPOINT", &flags.rdzv_endpoint},
+                                    {"PET_RDZV_ID", &flags.options.run_id},
+                                    {"PET_LOG_DIR", &flags.log_dir}}) {
+    *value = launch::find_variable(environment, name).value_or(*value);
+  }
+  const auto number = [&](const char* name, int least, int most, auto& value) {
+    const auto text = launch::find_variable(environment, name);
+    if (!text) return;
+    int found = least - 1;
+    const auto [rest, problem] = std::from_chars(text->data(), text->data() + text->size(), found);
+    const bool is_all = problem == std::errc{} && rest == text->data() + text->size();
+    require(is_all && found >= least && found <= most, ErrorCode::Usage, name,
+            "expected a number from {} to {} in this environment variable, found '{}'", least, most,
+            *text);
+    value = found;
+  };
+  number("PET_NODE_RANK", 0, launch::kMaxWorldSize, flags.node_rank);
+  number("PET_MASTER_PORT", 1, 65535, flags.master_port);
+  number("PET_MAX_RESTARTS", 0, kMostRestarts, flags.options.max_restarts);
+  number("PET_STANDALONE", 0, 1, flags.standalone);
+}
+
+// flags must live as long as run.
 void add_run_flags(CLI::App& run, RunFlags& flags) {
-  run.add_option("--nnodes", flags.nnodes, "machines; each starts its own `lockstep run`")
-      ->envname("PET_NNODES");
+  run.add_option("--nnodes", flags.nnodes, "machines; each starts its own `lockstep run`");
   run.add_option("--nproc-per-node,--nproc_per_node", flags.nproc_per_node,
-                 "ranks on this machine: a number, gpu, cpu or auto")
-      ->envname("PET_NPROC_PER_NODE");
-  run.add_option("--node-rank,--node_rank", flags.node_rank, "which of the machines this is")
-      ->envname("PET_NODE_RANK");
+                 "ranks on this machine: a number, gpu, cpu or auto");
+  run.add_option("--node-rank,--node_rank", flags.node_rank, "which of the machines this is");
   CLI::Option* const address = run.add_option("--master-addr,--master_addr", flags.master_address,
-                                              "the machine with --node-rank 0 (default 127.0.0.1)")
-                                   ->envname("PET_MASTER_ADDR");
+                                              "the machine with --node-rank 0 (default 127.0.0.1)");
   CLI::Option* const port = run.add_option("--master-port,--master_port", flags.master_port,
                                            "port where the ranks meet (default 29500)")
-                                ->check(CLI::Range(1, 65535))
-                                ->envname("PET_MASTER_PORT");
+                                ->check(CLI::Range(1, 65535));
   CLI::Option* const standalone =
-      run.add_flag("--standalone", flags.standalone, "one machine, and a free port")
-          ->envname("PET_STANDALONE");
+      run.add_flag("--standalone", flags.standalone, "one machine, and a free port");
   CLI::Option* const endpoint =
       run.add_option("--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
-                     "HOST:PORT instead of --master-addr and --master-port")
-          ->envname("PET_RDZV_ENDPOINT");
+                     "HOST:PORT instead of --master-addr and --master-port");
   endpoint->excludes(address)->excludes(port);
   standalone->excludes(address)->excludes(port)->excludes(endpoint);
   run.add_option("--rdzv-backend,--rdzv_backend", flags.rdzv_backend,
                  "static or c10d; both mean the store of rank 0")
       ->check(one_of({"static", "c10d"}));
-  run.add_option("--rdzv-id,--rdzv_id", flags.options.run_id, "name of the job, for its logs")
-      ->envname("PET_RDZV_ID");
+  run.add_option("--rdzv-id,--rdzv_id", flags.options.run_id, "name of the job, for its logs");
   run.add_option("--max-restarts,--max_restarts", flags.options.max_restarts,
                  "how often all ranks are started again after a failure")
-      ->check(CLI::NonNegativeNumber)
-      ->envname("PET_MAX_RESTARTS");
+      ->check(CLI::Range(0, kMostRestarts));
   run.add_option("--monitor-interval,--monitor_interval", flags.monitor_interval,
                  "accepted for compatibility with torchrun: failures are noticed at once");
   run.add_option("--shutdown-timeout,--shutdown_timeout", flags.options.shutdown_seconds,
                  "seconds between SIGTERM and SIGKILL");
   run.add_option("--log-dir,--log_dir", flags.log_dir,
-                 "folder for logs: DIR/ID_x/attempt_N/LOCAL_RANK/{stdout,stderr}.log")
-      ->envname("PET_LOG_DIR");
+                 "folder for logs: DIR/ID_x/attempt_N/LOCAL_RANK/{stdout,stderr}.log");
   run.add_option("-r,--redirects", flags.redirects,
                  "streams that go to logs only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:3,1:2");
   run.add_option("-t,--tee", flags.tee,
@@ -112,22 +132,6 @@ void add_run_flags(CLI::App& run, RunFlags& flags) {
       ->check(one_of({"core", "none"}));
   run.add_flag("--no-python,--no_python", flags.no_python,
                "accepted for compatibility with torchrun: the program is always started as it is");
-}
-
-// CLI11 reads every option's variable, whatever the command: only `run` may mind them. A flag that
-// says where the ranks meet replaces all variables that say so. words: up to the program.
-void drop_variables(CLI::App& run, std::span<const std::string> words) {
-  const std::vector<std::string> places{"PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_STANDALONE",
-                                        "PET_RDZV_ENDPOINT"};
-  const bool is_run = words.size() > 1 && words[1] == "run";
-  const bool says_place = std::ranges::any_of(words, [](const std::string& word) {
-    return word.starts_with("--master") || word.starts_with("--rdzv-endpoint") ||
-           word.starts_with("--rdzv_endpoint") || word == "--standalone";
-  });
-  for (CLI::Option* option : run.get_options()) {
-    const bool is_replaced = says_place && std::ranges::count(places, option->get_envname()) > 0;
-    if (!is_run || is_replaced) option->envname("");
-  }
 }
 
 Streams parse_stream(const char* flag, std::string_view text) {
@@ -193,11 +197,15 @@ std::string make_log_folder(const RunFlags& flags) {
   return folder;
 }
 
-int parse_count(const char* flag, const std::string& text) {
-  const std::vector<std::size_t> numbers = parse_list(flag, text);
-  require(numbers.size() == 1 && numbers[0] >= 1 && numbers[0] <= launch::kMaxWorldSize,
-          ErrorCode::Usage, flag, "expected 1 to {}, found '{}'", launch::kMaxWorldSize, text);
-  return static_cast<int>(numbers[0]);
+// what: such as "machines".
+int parse_count(const char* flag, const std::string& text, const char* what) {
+  int number = 0;
+  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  require(problem == std::errc{} && rest == text.data() + text.size() && number >= 1 &&
+              number <= launch::kMaxWorldSize,
+          ErrorCode::Usage, flag, "expected 1 to {} {}, found '{}'", launch::kMaxWorldSize, what,
+          text);
+  return number;
 }
 
 // "1", or torchrun's "1:1". Elastic jobs, whose ranks come and go, are not supported.
@@ -206,13 +214,15 @@ int parse_num_nodes(const std::string& text) {
   const std::string low = text.substr(0, colon);
   require(colon == std::string::npos || text.substr(colon + 1) == low, ErrorCode::Usage, "--nnodes",
           "expected one number of machines, found '{}'; a job keeps its size", text);
-  return parse_count("--nnodes", low);
+  return parse_count("--nnodes", low, "machines");
 }
 
 int parse_num_ranks(const std::string& text) {
   const int num_cores = static_cast<int>(runtime::num_cores());
   if (text == "cpu") return num_cores;
-  if (text != "gpu" && text != "auto") return parse_count("--nproc-per-node", text);
+  if (text != "gpu" && text != "auto") {
+    return parse_count("--nproc-per-node", text, "ranks, gpu, cpu or auto");
+  }
   const int num_gpus = runtime::num_devices(DeviceType::cuda);
   require(num_gpus > 0 || text == "auto", ErrorCode::Device, "--nproc-per-node",
           "'gpu' means one rank for each CUDA device, and this program sees none; say a number, "
@@ -356,6 +366,7 @@ std::size_t find_program_to_run(const CommandLine& command) {
 void add_run_command(CLI::App& parent, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App& run = *parent.add_subcommand("run", "Start a program once per rank, as torchrun does");
+  if (command.size() > 1 && command[1] == "run") read_variables(*flags);
   add_run_flags(run, *flags);
   run.footer(
       "Then: -- PROGRAM ARGUMENTS. Example: lockstep run --nproc-per-node 4 -- lockstep train "
@@ -363,7 +374,6 @@ void add_run_command(CLI::App& parent, const CommandLine& command, int& exit_cod
       "lockstep run --nnodes 2 --node-rank 0 "
       "--master-addr HOST --nproc-per-node 4 -- ...");
   std::size_t program = find_program_to_run(command);
-  drop_variables(run, std::span(command).first(program));
   if (program < command.size() && command[program] == "--") ++program;
   const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(program), command.end());
   run.callback([flags, job, &exit_code] { exit_code = run_group(*flags, job); });

@@ -61,7 +61,12 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
   }
   bool is_over() {
     const std::lock_guard lock(mutex_);
-    return outstanding_ == 0 || error_;
+    return outstanding_ == 0 || has_failed_;
+  }
+
+  std::exception_ptr take_error() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(error_, nullptr);
   }
 
   void expect_gradients(const Edge& root);
@@ -83,7 +88,8 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
   std::vector<Task> ready_;
   std::vector<Device> busy_;     // devices on which a thread runs a task: one at a time on each
   std::size_t outstanding_ = 0;  // nodes and leaf tasks not yet done
-  std::exception_ptr error_;     // the first one
+  bool has_failed_ = false;
+  std::exception_ptr error_;  // the first one
   std::vector<std::function<void()>> at_end_;
   runtime::WaitWord changed_;  // counts finished tasks where there are several devices
 };
@@ -111,7 +117,8 @@ void BackwardPass::run(const Variable& root, Tensor grad) {
   work(home);
   wait_for_running_tasks();
   const auto at_end = std::exchange(at_end_, {});
-  if (error_) std::rethrow_exception(error_);
+  // A worker that still looks at the pass must not be the last to hold the error.
+  if (const auto error = take_error()) std::rethrow_exception(error);
   for (const auto& call : at_end) call();
 }
 
@@ -157,7 +164,7 @@ void BackwardPass::work(Device own) {
 bool BackwardPass::run_one(std::optional<Device> only) {
   std::unique_lock lock(mutex_);
   auto best = ready_.end();
-  for (auto task = ready_.begin(); task != ready_.end() && !error_; ++task) {
+  for (auto task = ready_.begin(); task != ready_.end() && !has_failed_; ++task) {
     if (only && task->device != *only) continue;
     if (std::ranges::find(busy_, task->device) != busy_.end()) continue;
     if (best == ready_.end() || task->priority() > best->priority()) best = task;
@@ -178,7 +185,7 @@ bool BackwardPass::run_one(std::optional<Device> only) {
   lock.lock();
   std::erase(busy_, device);
   --outstanding_;
-  if (failure && !error_) error_ = std::move(failure);
+  if (failure && !std::exchange(has_failed_, true)) error_ = std::move(failure);
   if (devices_.size() > 1) changed_.add(1);
   return true;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,16 @@ TEST(LossWatch, CompareCannotJudgeARunThatExplodes) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("cannot be judged: the loss exploded: 2.3"));
   EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+}
+
+TEST(LossWatch, CompareJudgesTheMeanOverAllRanks) {
+  const testing::Outcome outcome = testing::run_lockstep(
+      testing::words("compare --device cpu --devices 1,2 --modes ddp --lr 1000 --steps 5 "
+                     "--dtype float64 --json -"));
+  const nlohmann::json rows = nlohmann::json::parse(outcome.out)["rows"];
+  const std::string single = rows.front()["verdict"]["cannot_be_judged"];
+  EXPECT_THAT(single, HasSubstr(" at step 0"));
+  EXPECT_EQ(rows.back()["verdict"]["cannot_be_judged"], single);
 }
 
 TEST(LossWatch, RanksThatAreProcessesWarnOnce) {

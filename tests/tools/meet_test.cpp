@@ -61,6 +61,14 @@ TEST(Meet, TorchrunsVariablesAreForRunAlone) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
 }
 
+TEST(Meet, AVariableOfTorchrunThatIsNoNumberIsNamed) {
+  const Outcome outcome = MarkedProgram(words(std::string(LOCKSTEP_PROGRAM) + " run -- true"),
+                                        {{"PET_MASTER_PORT", "x"}})
+                              .wait();
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("[PET_MASTER_PORT] expected a number from 1 to 65535"));
+}
+
 TEST(Meet, TwoLaunchersOfTwoNodes) {
   const std::string flags =
       std::string(" run --nnodes=2 --nproc_per_node=2 --master_addr=127.0.0.1") +

@@ -72,6 +72,13 @@ TEST(WithDevices, ChoosesAmongTheVisibleGpus) {
       {"[with-devices] asks for 2 GPUs, and there is 1; hidden by CUDA_VISIBLE_DEVICES=2: "});
 }
 
+TEST(WithDevices, GivesNoGpuOfWhichOneSliceIsVisible) {
+  const FakeMachine machine(2);
+  ::setenv("CUDA_VISIBLE_DEVICES", ("MIG-" + fake_uuid(1) + "/1/0").c_str(), 1);
+  expect_rejected(run_lockstep(with_devices("1", kPrintGpus)), 2,
+                  {"[with-devices] asks for 1 GPU, and there are 0; "});
+}
+
 TEST(WithDevices, WaitsUntilTheProcessLeavesAndSaysSoOnce) {
   FakeMachine machine(1);
   machine.set_processes(0, {kStranger});

@@ -188,7 +188,8 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       due_(choose_steps(task)),
       is_exact_(task.sampler == Sampler::exact),
       is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
-      locals_(models.ranks.size(), Local(task.data->train.num_classes)) {
+      locals_(models.ranks.size()),
+      watch_(task.data->train.num_classes) {
   const auto add = [&](const std::string& name, const Shape& shape) {
     weight_decays_[name] = reference_weight_decay(task.optimizer, shape);
   };
@@ -234,13 +235,9 @@ void RankChecks::after_clearing(std::size_t step) {
 
 void RankChecks::take_loss(std::size_t local, const StepLoss& loss) {
   Local& mine = locals_[local];
-  mine.report.step_loss = loss;
+  mine.report.losses.push_back(loss);
   mine.report.epoch_loss.sum += loss.sum;
   mine.report.epoch_loss.num_rows += loss.num_rows;
-  if (const std::optional<std::string> warning = mine.watch.see(loss.step, mean_of(loss))) {
-    mine.report.exploded = *warning;
-    mine.report.exploded_at = loss.step;
-  }
 }
 
 void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& batches) {
@@ -254,7 +251,10 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
     if (is_cheap_ || is_due_now) look_at_update(i, step);
     if (is_due_now) reports.push_back(report_of(i, step));
   }
-  if (is_due_now) judge(step, exchange(std::move(reports)));
+  if (is_due_now) {
+    judge(step, exchange(std::move(reports)));
+    for (Local& local : locals_) local.report.losses.clear();
+  }
   if (step + 1 == findings_.num_first_steps || step + 1 == task_.num_steps) keep_weights(step + 1);
 }
 
@@ -482,7 +482,6 @@ void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
   std::vector<Finding> found;
   for (const Report& report : reports) {
     found.insert(found.end(), report.findings.begin(), report.findings.end());
-    if (!report.exploded.empty()) explode(report.exploded_at, report.exploded);
   }
   judge_replicas(step, reports, &Report::before, locals_[0].before, "before the step", found);
   if (is_exact_) judge_gradient(step, reports[0], found);
@@ -526,15 +525,21 @@ void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& rep
 
 void RankChecks::judge_losses(std::size_t step, const std::vector<Report>& reports,
                               std::vector<Finding>& found) {
-  StepLoss all;
+  const auto add = [](StepLoss& to, const StepLoss& loss) {
+    to.sum += loss.sum;
+    to.num_rows += loss.num_rows;
+  };
+  std::map<std::size_t, StepLoss> of_steps;
   epoch_loss_ = {};
   for (const Report& report : reports) {
-    all.sum += report.step_loss.sum;
-    all.num_rows += report.step_loss.num_rows;
-    epoch_loss_.sum += report.epoch_loss.sum;
-    epoch_loss_.num_rows += report.epoch_loss.num_rows;
+    for (const StepLoss& loss : report.losses) add(of_steps[loss.step], loss);
+    add(epoch_loss_, report.epoch_loss);
+  }
+  for (const auto& [number, loss] : of_steps) {
+    if (const auto warning = watch_.see(number, mean_of(loss))) explode(number, *warning);
   }
   if (!is_exact_) return;
+  const StepLoss& all = of_steps[step];
   const double expected = reports[0].reference_loss;
   const double limit = findings_.gradient_limit * std::max(1.0, std::abs(expected));
   if (std::abs(mean_of(all) - expected) <= limit) return;

@@ -83,32 +83,26 @@ class RankChecks {
   class Window;
   // A rank's message to the others.
   struct Report {
-    std::vector<Finding> findings;  // the first one, if any
-    StepLoss step_loss;
-    StepLoss epoch_loss;   // of the steps of this epoch
-    std::string exploded;  // the warning, and the step
-    std::size_t exploded_at = 0;
+    std::vector<Finding> findings;                        // the first one, if any
+    std::vector<StepLoss> losses;                         // of the steps since the last exchange
+    StepLoss epoch_loss;                                  // of the steps of this epoch
     std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
     // How far the run is from one device, computed by rank 0 alone.
     double gradient_error = 0;
     std::string parameter;
     double reference_loss = 0;  // NaN: one device's gradients overflow
 
-    NLOHMANN_DEFINE_TYPE_INTRUSIVE(Report, findings, before, gradients, after, step_loss,
-                                   epoch_loss, exploded, exploded_at, gradient_error, parameter,
-                                   reference_loss)
+    NLOHMANN_DEFINE_TYPE_INTRUSIVE(Report, findings, before, gradients, after, losses, epoch_loss,
+                                   gradient_error, parameter, reference_loss)
   };
   // The state of a rank: all elements, or a few of each tensor.
   enum class Elements { few, all };
   struct Local {
-    explicit Local(std::size_t num_classes) : watch(num_classes) {}
-
     KeptTensors before;     // before the step
     KeptTensors gradients;  // in the step
     KeptTensors after;
     KeptTensors left;  // a few elements, as the last step left them; empty if no one looked
-    LossWatch watch;
-    Report report;  // as far as it is known between the exchanges
+    Report report;     // as far as it is known between the exchanges
   };
 
   using TensorOf = std::function<Tensor(std::size_t parameter)>;  // by place in the optimizer
@@ -164,8 +158,9 @@ class RankChecks {
   std::vector<Local> locals_;         // by local rank
   KeptTensors initial_;               // rank 0's weights
   std::optional<std::size_t> epoch_of_order_;
-  std::vector<std::size_t> order_;        // of the rows in that epoch
-  StepLoss epoch_loss_;                   // of all ranks, up to the last judged step
+  std::vector<std::size_t> order_;  // of the rows in that epoch
+  StepLoss epoch_loss_;             // of all ranks, up to the last judged step
+  LossWatch watch_;
   std::optional<std::size_t> explosion_;  // the step
   RunFindings findings_;
 };
