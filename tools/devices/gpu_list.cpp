@@ -60,9 +60,9 @@ VisibleGpus read_visible_devices(const std::optional<std::string>& text, const J
       if (names(entry, gpus[i], i)) named.push_back(i);
     }
     if (named.size() != 1) {
-      visible.problem =
-          fmt::format("{} '{}': CUDA ignores it and what follows",
-                      named.empty() ? "there is no GPU" : "several GPUs have UUIDs that begin with", entry);
+      visible.problem = fmt::format(
+          "{} '{}': CUDA ignores it and what follows",
+          named.empty() ? "there is no GPU" : "several GPUs have UUIDs that begin with", entry);
       return visible;
     }
     if (is_slice(entry)) {

@@ -71,13 +71,13 @@ std::size_t batch_of(const PredictionTask& task, const WhatIf& change, std::size
 void require_possible(const PredictionTask& task, const std::vector<WhatIf>& changes);
 
 // Predicts one device, and each strategy on each larger number of devices that have a row each, all
-// with the run's batch (or the change's). Speed-up is in samples per second, against one device with the same change.
-// The band reaches from: devices, hosts and links 10 % faster, no stragglers, half the latency of
-// collectives and links, half a kernel's launch; to: links 25 % slower, devices and hosts 10 %
-// slower, twice the stragglers and the launch, three times the latency (8 A100s need so much for 32
-// KiB, compared with NCCL's own figure). A guessed step may also take half or twice as long. The
-// band of a net's speed-up pairs worse links with the shorter step, and better ones with the
-// longer.
+// with the run's batch (or the change's). Speed-up is in samples per second, against one device
+// with the same change. The band reaches from: devices, hosts and links 10 % faster, no stragglers,
+// half the latency of collectives and links, half a kernel's launch; to: links 25 % slower, devices
+// and hosts 10 % slower, twice the stragglers and the launch, three times the latency (8 A100s need
+// so much for 32 KiB, compared with NCCL's own figure). A guessed step may also take half or twice
+// as long. The band of a net's speed-up pairs worse links with the shorter step, and better ones
+// with the longer.
 // REQUIRES: require_possible().
 std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change);
 
