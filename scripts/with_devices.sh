@@ -43,8 +43,8 @@ why_busy() {  # UUID USED_MIB UTILIZATION
   fi
 }
 
-# Takes the first idle GPUs that nobody has locked: all that are asked for, or none, so that two programs cannot each
-# hold a part of what the other lacks. Sets `taken`, or `busy`.
+# Takes the first idle GPUs that are not locked: all that are asked for, or none, so that two programs cannot each hold
+# a part of what the other lacks. Sets `taken`, or `busy`.
 try_acquire() {
   local turn locks=() gpus index uuid used utilization reason holder
   taken=() busy=()

@@ -59,7 +59,7 @@ const std::map<std::string, Operation> kOps = {
     {"min", {comm::ReduceOp::min, [](double a, double b) { return std::min(a, b); }}},
     {"max", {comm::ReduceOp::max, [](double a, double b) { return std::max(a, b); }}}};
 
-// Of the training flags, those of the devices and of the ranks are this command's, too.
+// This command shares the training flags of devices and ranks.
 struct AllReduceFlags : TrainingFlags {
   std::string first_bytes = "16K";
   std::string last_bytes = "64M";

@@ -60,6 +60,14 @@ struct RunFlags {
   std::string bind_to = "core";
 };
 
+// nullopt if the text is anything but an int.
+std::optional<int> as_int(const std::string& text) {
+  int number = 0;
+  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc{} || rest != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 // torchrun's variables, as the defaults of flags.
 void read_variables(RunFlags& flags) {
   const launch::Environment environment = launch::current_environment();
@@ -74,13 +82,11 @@ void read_variables(RunFlags& flags) {
   const auto number = [&](const char* name, int least, int most, auto& value) {
     const auto text = launch::find_variable(environment, name);
     if (!text) return;
-    int found = least - 1;
-    const auto [rest, problem] = std::from_chars(text->data(), text->data() + text->size(), found);
-    const bool is_all = problem == std::errc{} && rest == text->data() + text->size();
-    require(is_all && found >= least && found <= most, ErrorCode::Usage, name,
+    const std::optional<int> found = as_int(*text);
+    require(found && *found >= least && *found <= most, ErrorCode::Usage, name,
             "expected a number from {} to {} in this environment variable, found '{}'", least, most,
             *text);
-    value = found;
+    value = *found;
   };
   number("PET_NODE_RANK", 0, launch::kMaxWorldSize, flags.node_rank);
   number("PET_MASTER_PORT", 1, 65535, flags.master_port);
@@ -199,13 +205,10 @@ std::string make_log_folder(const RunFlags& flags) {
 
 // what: such as "machines".
 int parse_count(const char* flag, const std::string& text, const char* what) {
-  int number = 0;
-  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  require(problem == std::errc{} && rest == text.data() + text.size() && number >= 1 &&
-              number <= launch::kMaxWorldSize,
-          ErrorCode::Usage, flag, "expected 1 to {} {}, found '{}'", launch::kMaxWorldSize, what,
-          text);
-  return number;
+  const std::optional<int> number = as_int(text);
+  require(number && *number >= 1 && *number <= launch::kMaxWorldSize, ErrorCode::Usage, flag,
+          "expected 1 to {} {}, found '{}'", launch::kMaxWorldSize, what, text);
+  return *number;
 }
 
 // "1", or torchrun's "1:1". Elastic jobs, whose ranks come and go, are not supported.

@@ -26,7 +26,7 @@
 namespace lockstep::tools {
 namespace {
 
-// Of the training flags, those of the device, the model and the text are this command's, too.
+// This command shares the training flags of device, model and text.
 struct SampleFlags : TrainingFlags {
   std::string prompt;
   int num_tokens = 200;

@@ -33,19 +33,17 @@ struct WithDevicesFlags {
   double max_utilization_percent = 5;
 };
 
-// The UUIDs of the GPUs that CUDA_VISIBLE_DEVICES leaves. A slice of one is no GPU: the command
-// must not get more than the variable grants.
+// The UUIDs of the GPUs that CUDA_VISIBLE_DEVICES leaves. A slice does not count as its GPU: the
+// command must not get more than the variable grants.
 std::vector<std::string> visible_gpus(std::size_t count) {
-  const nlohmann::ordered_json list = list_gpus().json;
+  const GpuList found = list_gpus();
+  const nlohmann::ordered_json& list = found.json;
   const nlohmann::ordered_json& problem = list["nvml_problem"];
   require(problem.is_null(), ErrorCode::Device, kName, "cannot find out which GPUs are idle: {}",
           problem.is_null() ? "" : problem.get<std::string>());
   std::vector<std::string> uuids;
-  const auto granted = launch::find_variable(launch::current_environment(), "CUDA_VISIBLE_DEVICES");
-  const bool has_slices = granted && granted->find("MIG-") != std::string::npos;
   for (const nlohmann::ordered_json& gpu : list["gpus"]) {
-    if (has_slices) continue;
-    if (gpu["visible"] && !gpu["uuid"].is_null()) uuids.push_back(gpu["uuid"]);
+    if (!found.is_slice && gpu["visible"] && !gpu["uuid"].is_null()) uuids.push_back(gpu["uuid"]);
   }
   const nlohmann::ordered_json& notes = list["notes"];
   require(count <= uuids.size(), ErrorCode::Usage, kName, "asks for {}, and there {} {}{}",

@@ -77,6 +77,9 @@ TEST(WithDevices, GivesNoGpuOfWhichOneSliceIsVisible) {
   ::setenv("CUDA_VISIBLE_DEVICES", ("MIG-" + fake_uuid(1) + "/1/0").c_str(), 1);
   expect_rejected(run_lockstep(with_devices("1", kPrintGpus)), 2,
                   {"[with-devices] asks for 1 GPU, and there are 0; "});
+  // A slice behind a whole GPU hides only itself.
+  ::setenv("CUDA_VISIBLE_DEVICES", ("0,MIG-" + fake_uuid(1) + "/1/0").c_str(), 1);
+  EXPECT_EQ(run_lockstep(with_devices("1", kPrintGpus)).out, fake_uuid(0) + "\n");
 }
 
 TEST(WithDevices, WaitsUntilTheProcessLeavesAndSaysSoOnce) {
@@ -103,7 +106,7 @@ TEST(WithDevices, LimitsDecideWhatIsIdle) {
                   {"GPU 0 is 40 % utilised"});
   const std::string flags = "1 --timeout 0 --max-used-mib 700 --max-utilization 50";
   expect_success(run_lockstep(with_devices(flags, "true")));
-  // What a GPU does not tell is not held against it.
+  // A figure that the GPU does not report is not held against it.
   for (const char* key : {"memory", "utilization.gpu", "processes"}) machine.gpu(0).erase(key);
   machine.publish();
   expect_success(run_lockstep(with_devices("1 --timeout 0", "true")));

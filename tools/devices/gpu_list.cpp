@@ -70,7 +70,10 @@ VisibleGpus read_visible_devices(const std::optional<std::string>& text, const J
           "'{}' is a slice of GPU {}: a program sees only this slice, and the table "
           "shows the whole GPU",
           entry, named[0]);
-      if (visible.gpus.empty()) visible.gpus = named;
+      if (visible.gpus.empty()) {
+        visible.gpus = named;
+        visible.is_slice = true;
+      }
       return visible;
     }
     if (std::ranges::find(visible.gpus, named[0]) != visible.gpus.end()) {
@@ -150,6 +153,7 @@ GpuList list_gpus(const Json& machine, const CudaView& cuda,
   list.json["cuda_visible_devices"] = visible_devices ? Json(*visible_devices) : Json();
   list.json["notes"] = Json::array();
   const VisibleGpus visible = read_visible_devices(visible_devices, machine["gpus"]);
+  list.is_slice = visible.is_slice;
   if (cuda.gpus.empty()) {
     for (const std::size_t row : visible.gpus) list.json["gpus"][row]["visible"] = true;
     list.device_rows = visible.gpus;

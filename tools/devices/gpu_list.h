@@ -27,6 +27,7 @@ struct GpuList {
   // (cuda_problem), those that would be cuda:0, ... in a program that can, counted in the order of
   // PCI bus ids.
   std::vector<std::size_t> device_rows;
+  bool is_slice = false;  // CUDA_VISIBLE_DEVICES leaves one slice of one GPU
 };
 
 // machine: from read_nvidia_smi(). visible_devices: the environment's CUDA_VISIBLE_DEVICES.
@@ -39,6 +40,7 @@ GpuList list_gpus();
 struct VisibleGpus {
   std::vector<std::size_t> gpus;  // numbers of GPUs, in the order of cuda:0, cuda:1, ...
   std::string problem;            // a sentence about the entry at which CUDA stops; or empty
+  bool is_slice = false;          // of the one GPU, a program sees one slice
 };
 
 // Reads the variable's text as CUDA does: numbers or beginnings of UUIDs, up to the first entry

@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kMostThreads = 1024;  // of a device
 constexpr std::array<std::string_view, 7> kModes = {"single", "dp",    "ddp",  "pipeline",
                                                     "zero1",  "zero2", "zero3"};
-// Of --shard, as the modes from zero1 on.
+// The words of --shard, in the order of the modes zero1, zero2 and zero3.
 constexpr std::array<std::string_view, 3> kShards = {"optimizer", "gradients", "parameters"};
 
 // For the calling thread, and for threads that are started meanwhile for good.

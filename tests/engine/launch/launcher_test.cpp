@@ -1,4 +1,5 @@
-// What the launcher is made of. How it runs, ends and logs ranks: tests/tools/run_*_test.cpp.
+// Tests the parts of the launcher. tests/tools/run_*_test.cpp test how it runs, ends and logs
+// ranks.
 #include "engine/launch/launcher.h"
 
 #include <gtest/gtest.h>

@@ -120,7 +120,7 @@ TEST_F(Page, NothingInAFileIsMarkup) {
 
 // --- one step out of a timeline file: whose time was whose, and what communication was hidden ---
 
-// What two ranks do in a step. Without threads, spans of one lane belong to one thread.
+// Two ranks' spans of one step. Without threads, spans of one lane belong to one thread.
 Json lanes_of(const Json& timeline, std::size_t rank) {
   return timeline["ranks"][rank]["lanes"];
 }

@@ -137,7 +137,7 @@ json draw_head(lockstep::Rng& rng, std::size_t length, std::size_t size, int num
   return inputs;
 }
 
-// Of any size; num_grads: calls one after the other.
+// Draws a head of any size. num_grads: how many gradients it is asked for in turn.
 auto drawn(int num_grads) {
   return [num_grads](lockstep::Rng& rng) {
     const std::size_t length = draw_between(rng, 2, 8);
