@@ -37,13 +37,12 @@ ChildEnd examine(std::vector<std::string> command, const std::string& folder,
   const std::string program = launch::find_program(command.at(0), environment, kDoctor);
   environment["LOCKSTEP_AUDIT"] = folder;
   command[0] = program;
-  const bool adopted_before = launch::adopt_orphans(true);
+  const launch::ProcessTree tree;
   const ChildEnd end = run_child(command, environment,
                                  {.seconds = std::min(timeout_seconds, 1e6),
                                   .beyond_bytes = ChildLimits::BeyondBytes::forget,
                                   .echo = stderr});
-  launch::kill_descendants();
-  launch::adopt_orphans(adopted_before);
+  tree.kill();
   return end;
 }
 

@@ -137,12 +137,11 @@ int show_first_failure() {
 
 int show_that_none_is_left() {
   fmt::print("rank 1 starts a helper that leaves its process group; then rank 1 is killed\n");
-  const bool adopted_before = launch::adopt_orphans(true);  // orphans become our children
+  const launch::ProcessTree tree;  // orphans become our children
   const int code = run_in_role("die");
   tutorial::check("a rank that is killed counts as 128 + 9", code == 128 + SIGKILL);
   tutorial::check("its helper is gone, too, although it had left the process group",
-                  launch::find_descendants().empty());
-  launch::adopt_orphans(adopted_before);
+                  tree.find().empty());
   return code;
 }
 

@@ -119,14 +119,15 @@ constexpr std::size_t kSignals = 0;
 class Supervisor {
  public:
   // program: the path of options.command[0]. signals: those that the caller passes on and SIGCHLD;
-  // this process blocks all of them. caller: this process's parent.
+  // this process blocks all of them. caller: this process's parent. tree: what runs below this one.
   // Throws Error{Io}.
   Supervisor(const LaunchOptions& options, std::string program, const sigset_t& signals,
-             pid_t caller)
+             pid_t caller, const ProcessTree& tree)
       : options_(options),
         program_(std::move(program)),
         signals_(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)),
         caller_(caller),
+        tree_(tree),
         events_(::epoll_create1(EPOLL_CLOEXEC)),
         ends_(::epoll_create1(EPOLL_CLOEXEC)),
         output_(options) {
@@ -173,7 +174,7 @@ class Supervisor {
     try {
       start_all(restart_count);
     } catch (const Error&) {
-      kill_descendants();
+      tree_.kill();
       ranks_.clear();  // their processes may no longer be signalled
       throw;
     }
@@ -181,7 +182,7 @@ class Supervisor {
       handle_events();
       if (runtime::has_passed(deadline_)) act_on_deadline();
     }
-    kill_descendants();
+    tree_.kill();
     read_what_is_left();
   }
 
@@ -290,7 +291,7 @@ class Supervisor {
     signalfd_siginfo info{};
     while (::read(signals_.descriptor(), &info, sizeof info) == sizeof info) {
       if (::getppid() != caller_) {  // it was killed, and this SIGTERM says so
-        kill_descendants();
+        tree_.kill();
         ::_exit(128 + SIGKILL);
       }
       const int signal = static_cast<int>(info.ssi_signo);
@@ -344,7 +345,7 @@ class Supervisor {
       enter(Phase::terminating, options_.shutdown_seconds);
     } else {
       // Repeated until all are reaped, because one may just have been starting another.
-      for (const pid_t process : find_descendants()) ::kill(process, SIGKILL);
+      for (const pid_t process : tree_.find()) ::kill(process, SIGKILL);
       enter(Phase::killing, kKillAgainAfterSeconds);
     }
   }
@@ -366,6 +367,7 @@ class Supervisor {
   const std::string program_;
   const FileDescriptor signals_;
   const pid_t caller_;
+  const ProcessTree& tree_;
   const FileDescriptor events_;
   const FileDescriptor ends_;  // of ranks, in their order: epoll keeps the order of events
   RankOutput output_;
@@ -430,24 +432,24 @@ int report(const char* message, int exit_code) {
                             const WaitedSignals& signals, pid_t caller) {
   ::setpgid(0, 0);  // signals of the terminal reach only the caller, which passes them on once
   for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU}) ::signal(number, SIG_IGN);
-  adopt_orphans(true);
+  const ProcessTree tree;
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != caller) ::_exit(128 + SIGKILL);  // it died before the line above
   int code = 1;
   try {
-    code = Supervisor(options, program, signals.set(), caller).run();
+    code = Supervisor(options, program, signals.set(), caller, tree).run();
   } catch (const Error& error) {
     code = report(error.what(), exit_code(error.code()));
   } catch (const std::exception& error) {
     code = report(error.what(), 1);
   }
-  kill_descendants();
+  tree.kill();
   ::_exit(code);
 }
 
 // Passes signals on to the supervisor until it ends; returns its wait status. Wakes it up if it was
 // stopped. A second signal that would end it kills all processes.
-int wait_for(pid_t supervisor, const WaitedSignals& signals) {
+int wait_for(pid_t supervisor, const WaitedSignals& signals, const ProcessTree& tree) {
   std::optional<Clock::time_point> first;
   for (;;) {
     int status = 0;
@@ -459,7 +461,7 @@ int wait_for(pid_t supervisor, const WaitedSignals& signals) {
     ::kill(supervisor, SIGCONT);
     const auto now = Clock::now();
     if (first && now - *first >= kSecondSignalAfter) {
-      kill_descendants();
+      tree.kill();
       return W_EXITCODE(128 + signal, 0);
     }
     if (!first) first = now;
@@ -473,16 +475,15 @@ int launch_ranks(const LaunchOptions& options) {
   require(options.num_ranks >= 1, ErrorCode::Usage, "run", "expected at least 1 rank, found {}",
           options.num_ranks);
   const std::string program = find_program(options.command[0], options.environment);
-  const bool adopted_before = adopt_orphans(true);
+  const ProcessTree tree;
   const WaitedSignals signals;
   const pid_t caller = ::getpid();
   const pid_t supervisor = ::fork();
   if (supervisor == 0) supervise(options, program, signals, caller);
   const int number = errno;
   int status = 0;
-  if (supervisor > 0) status = wait_for(supervisor, signals);
-  kill_descendants();  // there are some only if the supervisor was killed
-  adopt_orphans(adopted_before);
+  if (supervisor > 0) status = wait_for(supervisor, signals, tree);
+  tree.kill();  // there are some only if the supervisor was killed
   require(supervisor > 0, ErrorCode::Io, "run", "cannot make a process: {}", ::strerror(number));
   require(!WIFSIGNALED(status), ErrorCode::Comm, "run",
           "the process that looked after the ranks was killed by signal {}; all ranks were ended",

@@ -205,32 +205,38 @@ void write_error_file(const Environment& environment, std::string_view message) 
 
 // --- the processes below this one ---
 
-bool adopt_orphans(bool adopt) {
-  int before = 0;
-  ::prctl(PR_GET_CHILD_SUBREAPER, &before);
-  ::prctl(PR_SET_CHILD_SUBREAPER, adopt ? 1 : 0);
-  return before != 0;
+ProcessTree::ProcessTree() {
+  strangers_ = find();
+  ::prctl(PR_GET_CHILD_SUBREAPER, &adopted_before_);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-std::vector<pid_t> find_descendants() {
+ProcessTree::~ProcessTree() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, adopted_before_);
+}
+
+std::vector<pid_t> ProcessTree::find() const {
   const std::vector<Process> processes = all_processes();
   std::vector<pid_t> found{::getpid()};
   for (std::size_t i = 0; i < found.size(); ++i) {
     for (const Process& process : processes) {
-      if (process.parent == found[i]) found.push_back(process.id);
+      if (process.parent != found[i]) continue;
+      if (std::ranges::find(strangers_, process.id) == strangers_.end()) {
+        found.push_back(process.id);
+      }
     }
   }
   found.erase(found.begin());
   return found;
 }
 
-std::size_t kill_descendants() {
+std::size_t ProcessTree::kill() const {
   const runtime::Deadline end = runtime::deadline_after(5);
   for (;;) {
     // Without children there are no descendants: orphans would have become children.
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;
-    const std::vector<pid_t> descendants = find_descendants();
+    const std::vector<pid_t> descendants = find();
     if (descendants.empty()) return 0;
     if (runtime::has_passed(end)) return descendants.size();
     for (const pid_t process : descendants) ::kill(process, SIGKILL);

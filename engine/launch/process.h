@@ -57,18 +57,27 @@ void occupy_closed_standard_streams();
 inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
 void write_error_file(const Environment& environment, std::string_view message) noexcept;
 
-// --- all processes below this one, even those that have left its session: from /proc ---
+// All processes that start below this one while it lives, even in a session of their own: from
+// /proc. Children that were there before stay out of it: with `exec lockstep ... > >(tee log)`, the
+// shell's tee is a child of lockstep.
+class ProcessTree {
+ public:
+  // From now on, a descendant whose parent dies becomes a child of this process instead of init's
+  // (PR_SET_CHILD_SUBREAPER), so that none gets lost.
+  ProcessTree();
+  ~ProcessTree();  // restores the setting
+  ProcessTree(const ProcessTree&) = delete;
+  ProcessTree& operator=(const ProcessTree&) = delete;
 
-// From now on, a descendant whose parent dies becomes a child of this process instead of init's
-// (PR_SET_CHILD_SUBREAPER), so that none gets lost. Returns the previous setting.
-bool adopt_orphans(bool adopt);
+  std::vector<pid_t> find() const;
 
-// Children, their children, and so on.
-std::vector<pid_t> find_descendants();
+  // Sends SIGKILL to all of them until none is left, and reaps them. Returns how many are left
+  // after five seconds: 0, except for processes of another user, or those that the kernel holds.
+  std::size_t kill() const;
 
-// Sends SIGKILL to all descendants until none is left, and reaps them.
-// REQUIRES: adopt_orphans(true). Returns how many are left after five seconds: 0, except for
-// processes of another user, or those that the kernel holds.
-std::size_t kill_descendants();
+ private:
+  std::vector<pid_t> strangers_;  // from before
+  int adopted_before_ = 0;
+};
 
 }  // namespace lockstep::launch

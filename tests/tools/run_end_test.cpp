@@ -206,6 +206,19 @@ TEST(RunEnd, ARankThatOnlyReadsSlowlyIsNotInTheWay) {
   EXPECT_EQ(MarkedProgram({"bash", "-c", command}).wait().out, "200000\n");
 }
 
+// Where a shell becomes the launcher, its tee is a child of the launcher.
+TEST(RunEnd, AReaderThatIsItsChildReadsAll) {
+  const TempFolder folder;
+  const std::string read = (folder / "read").string();
+  const std::string command = "exec " + std::string(LOCKSTEP_PROGRAM) +
+                              " run --standalone --nproc-per-node 1 -- sh -c 'yes | head -1000' "
+                              "> >(sleep 0.2; wc -l > " +
+                              read + ")";
+  MarkedProgram program({"bash", "-c", command});
+  EXPECT_EQ(program.wait().exit_code, 0);
+  EXPECT_TRUE(wait_until([&] { return read_text(read) == "1000\n"; }));
+}
+
 // Standard output is a pipe that is never read, and the launcher waits to write the rest.
 TEST(RunEnd, ASecondSignalEndsTheWaitForAReaderThatNeverReads) {
   const TempFolder folder;

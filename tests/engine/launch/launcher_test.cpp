@@ -121,13 +121,12 @@ pid_t start_orphan_in_own_session() {
 }
 
 TEST(ProcessTree, OrphansAreAdoptedFoundAndEnded) {
-  const bool adopted_before = adopt_orphans(true);
+  const ProcessTree tree;
   const pid_t orphan = start_orphan_in_own_session();
-  EXPECT_EQ(find_descendants(), std::vector<pid_t>{orphan});
-  EXPECT_EQ(kill_descendants(), 0u);
-  EXPECT_TRUE(find_descendants().empty());
+  EXPECT_EQ(tree.find(), std::vector<pid_t>{orphan});
+  EXPECT_EQ(tree.kill(), 0u);
+  EXPECT_TRUE(tree.find().empty());
   EXPECT_EQ(::kill(orphan, 0), -1);
-  adopt_orphans(adopted_before);
 }
 
 }  // namespace
