@@ -27,7 +27,7 @@ inline constexpr Interference kOverlapInterference = {47.0 / 80, 0.8};
 
 inline constexpr std::size_t kEveryDevice = static_cast<std::size_t>(-1);
 
-enum class WorkLane : std::size_t { compute, comm, up, host, down, batch, kCount };
+enum class WorkLane : std::size_t { compute, comm, up, host, down, kCount };
 
 struct Work {
   WorkLane lane = WorkLane::compute;

@@ -106,9 +106,6 @@ struct StepOptions {
   // the last one's backward pass. Not for data_parallel, zero2, zero3 and a
   // pipeline.
   std::size_t num_accumulated = 1;
-  // A batch is there when it is needed, or it is sent from the host's memory while the step
-  // before is computed.
-  enum class Input { ready, from_host } input = Input::ready;
   // A kernel copies each gradient into its bucket, and one back: PyTorch's DDP without
   // gradient_as_bucket_view. The engine's own gradients are made in their buckets.
   enum class Gradients { in_buckets, copied } gradients = Gradients::in_buckets;

@@ -112,11 +112,7 @@ StepWork::StepWork(Network& network, const Workload& workload, const StepOptions
 
 void StepWork::add_step() {
   const bool has_replicas = options_.strategy == Strategy::data_parallel && num_devices() > 1;
-  if (has_replicas) add_replication();
-  if (!has_replicas) {
-    add_fixed_work();
-    add_batch();
-  }
+  has_replicas ? add_replication() : add_fixed_work();
   if (has_buckets() || has_shards()) add_buffers();
   for (std::size_t i = 1; i < options_.num_accumulated; ++i) {
     i == 1 && has_shards() ? add_sharded_forward() : add_forward();
@@ -130,15 +126,6 @@ void StepWork::add_step() {
   add_forward();
   if (has_replicas) add_gather();
   share_gradients(add_backward());
-}
-
-// The batch comes from the host while the step before is computed.
-void StepWork::add_batch() {
-  if (options_.input == StepOptions::Input::ready || workload_.input_bytes == 0) return;
-  const double seconds =
-      host_seconds(network_, num_devices(), workload_.input_bytes, HostWay::down);
-  gate_.push_back(add({WorkLane::batch, trace::Category::data, "batch", seconds,
-                       static_cast<std::size_t>(workload_.input_bytes)}));
 }
 
 void StepWork::add_fixed_work() {

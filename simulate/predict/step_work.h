@@ -87,7 +87,6 @@ class StepWork {
   void add_fixed_work();
   void add_replication();
   void add_gather();
-  void add_batch();
   void add_buffers();
   // Ranks exchange the sums of a batch norm, which takes so many seconds to make; returns the work
   // to wait for.

@@ -134,25 +134,6 @@ TEST(Step, ZeroMovesWhatItsStagesMove) {
             one.breakdown.overlapped_comm + one.breakdown.exposed_comm);
 }
 
-TEST(Step, ASlowBatchHoldsAStepUp) {
-  const Topology topology = find_topology("dgx1-v100");
-  Network network(topology);
-  Workload work = workload();
-  StepOptions options;
-  options.num_devices = 2;
-  const double step = predict_step(network, work, options).step_seconds;
-  work.input_bytes = 10e9;
-  EXPECT_NEAR(predict_step(network, work, options).step_seconds, step, 1e-9);
-  options.input = StepOptions::Input::from_host;
-  work.input_bytes = 1e6;
-  EXPECT_NEAR(predict_step(network, work, options).step_seconds, step, 1e-9);
-  work.input_bytes = 10e9;
-  const PredictedStep late = predict_step(network, work, options);
-  EXPECT_GT(late.step_seconds, 5 * step);
-  EXPECT_GT(late.breakdown.data, 0.8 * late.step_seconds);
-  EXPECT_LT(late.busy_fraction, 0.2);
-}
-
 PredictedStep predict_parts(std::size_t devices, std::size_t num_micro_batches,
                             const Workload& work) {
   const Topology topology = find_topology("dgx1-v100");
