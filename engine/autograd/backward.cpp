@@ -106,8 +106,14 @@ void BackwardPass::run(const Variable& root, Tensor grad) {
   const Device home = start.node ? start.node->device() : start.device;
   expect_gradients(start);
   deliver(start, std::move(grad), std::nullopt);
+  const auto has_worker = [&](Device device) {
+    return device != home && context_.issue == Issue::by_workers;
+  };
   for (const Device device : devices_) {
-    if (device == home || context_.issue == Issue::by_caller) continue;
+    if (has_worker(device)) runtime::logical_device(device).worker().start();  // before any task
+  }
+  for (const Device device : devices_) {
+    if (!has_worker(device)) continue;
     // A worker may look at the pass after run() has returned.
     runtime::logical_device(device).worker().post([self = shared_from_this(), device] {
       const trace::TrackScope track(device.index);

@@ -54,9 +54,11 @@ class PlanCommunicator final : public Communicator {
 
   // Finishes asynchronous calls, then leaves the group.
   ~PlanCommunicator() override {
+    async_.finish();
     trace::Observer* const observer = trace::observer();
-    if (observer != nullptr && observed_group() != 0)
+    if (observer != nullptr && observed_group() != 0) {
       observer->group_left(observed_group(), rank());
+    }
   }
 
   int rank() const override { return group_->rank(); }

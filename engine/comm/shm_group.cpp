@@ -379,7 +379,7 @@ class ShmTransport final : public Transport {
     const FileDescriptor& process = processes_[static_cast<std::size_t>(peer)];
     if (!process.is_open()) return ::kill(member(peer).process, 0) == 0;  // a kernel before 5.3
     pollfd end{process.descriptor(), POLLIN, 0};
-    return ::poll(&end, 1, 0) == 0;
+    return ::poll(&end, 1, 0) != 1;  // a signal may interrupt it
   }
 
   [[noreturn]] void fail_waiting(int peer, Waited waited) {

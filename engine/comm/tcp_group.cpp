@@ -89,9 +89,9 @@ class TcpTransport final : public Transport {
                    .max_message_bytes = kMaxMessageBytes,
                    .hosts = {},
                    .names = {}}),
-        by_rank_(static_cast<std::size_t>(options.world_size)),
-        announced_(by_rank_.size()),
-        spin_time_(spin_time_for(options, num_local_ranks)) {
+        announced_(static_cast<std::size_t>(options.world_size)),
+        spin_time_(spin_time_for(options, num_local_ranks)),
+        by_rank_(static_cast<std::size_t>(options.world_size)) {
     timeout_seconds_ = options.timeout_seconds;
     std::vector<Socket> connections = connect_ranks(options, peers);
     for (const int r : peers) {
@@ -101,7 +101,7 @@ class TcpTransport final : public Transport {
     }
     for (const int r : peers) {
       Peer& peer = this->peer(r);
-      peer.reader = std::thread([this, &peer] { read_from(peer); });
+      peer.reader = runtime::start_thread([this, &peer] { read_from(peer); });
     }
   }
 
@@ -119,8 +119,6 @@ class TcpTransport final : public Transport {
       while (!peer->has_ended && is_under_way(peer->socket) && !runtime::has_passed(deadline)) {
         std::this_thread::sleep_for(kPause);
       }
-      peer->socket.shut_down();
-      peer->reader.join();
     }
   }
 
@@ -198,6 +196,14 @@ class TcpTransport final : public Transport {
   };
 
   struct Peer {
+    Peer() = default;
+    ~Peer() {
+      socket.shut_down();
+      if (reader.joinable()) reader.join();
+    }
+    Peer(const Peer&) = delete;
+    Peer& operator=(const Peer&) = delete;
+
     int rank = 0;
     Socket socket;
     std::mutex sending;                    // held for a whole frame
@@ -396,13 +402,14 @@ class TcpTransport final : public Transport {
     }
   }
 
-  std::vector<std::unique_ptr<Peer>> by_rank_;  // none: this rank, and those that are no peers
-  std::vector<Announcements> announced_;        // by rank
+  std::vector<Announcements> announced_;  // by rank
   FirstFailure failure_;
   std::mutex telling_;  // held while all peers are told of the failure
   bool has_told_ = false;
   std::chrono::microseconds spin_time_;
   std::atomic<bool> is_leaving_{false};
+  // None: this rank, and those that are no peers. Last: readers use the members above.
+  std::vector<std::unique_ptr<Peer>> by_rank_;
 };
 
 }  // namespace

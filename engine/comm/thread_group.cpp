@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
@@ -22,6 +23,7 @@
 #include "engine/comm/group.h"
 #include "engine/core/thread_context.h"
 #include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/threads.h"
 #include "engine/runtime/wait.h"
 #include "engine/trace/observer.h"
 
@@ -386,12 +388,17 @@ void run_ranks(int world_size, const std::function<void(Communicator&)>& fn,
   FirstFailure failure;
   std::vector<std::thread> threads;
   const std::vector<int> allowed = runtime::allowed_cores();
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    threads.emplace_back([&fn, &failure, cores = runtime::part_of_cores(allowed, i, group.size()),
-                          mine = std::move(group[i])] {
-      runtime::bind_to(cores);
-      run_rank(*mine, fn, failure);
-    });
+  try {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      threads.push_back(runtime::start_thread([&, i] {
+        runtime::bind_to(runtime::part_of_cores(allowed, i, group.size()));
+        run_rank(*std::exchange(group[i], nullptr), fn, failure);
+      }));
+    }
+  } catch (const Error& error) {
+    failure.set(error);
+    // Those without a thread leave, so that nobody waits for them.
+    for (std::size_t i = threads.size(); i < group.size(); ++i) group[i] = nullptr;
   }
   for (std::thread& thread : threads) thread.join();
   failure.throw_if_set();

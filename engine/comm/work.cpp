@@ -54,7 +54,6 @@ class AsyncCalls::State final : public WorkState {
 
 Work AsyncCalls::start(CollectiveCall call, std::function<void(const CollectiveCall&)> run) {
   auto work = std::make_shared<State>(call.header);
-  last_ = work;
   worker_.post([work, run = std::move(run), call = std::move(call), context = thread_context(),
                 track = trace::current_track()]() mutable {
     const ThreadContextScope context_scope(context);
@@ -70,6 +69,7 @@ Work AsyncCalls::start(CollectiveCall call, std::function<void(const CollectiveC
     call = {};  // lets go of the tensors before it is done for others
     work->finish(std::move(error), std::move(on_device));
   });
+  last_ = work;
   return Work(std::move(work));
 }
 

@@ -9,10 +9,9 @@
 
 namespace lockstep {
 
-enum class LogLevel { debug, info, warning, error };
+enum class LogLevel { debug, info, warning };
 
-// Lines below this level are dropped. Default: info; LOCKSTEP_LOG=debug|info|warning|error sets it.
-void set_log_level(LogLevel level);
+// Lines below this level are dropped: that of LOCKSTEP_LOG=debug|info|warning, by default info.
 LogLevel log_level();
 
 // Writes one line. The rank comes from the calling thread's ThreadContext.

@@ -39,7 +39,8 @@ struct LabelledRows {
     return is_text() ? TextWindows{num_features, tokens.size() - num_features} : TextWindows{};
   }
   bool has_row(std::size_t row) const {
-    return is_text() ? row + num_features < tokens.size() : row < labels.size();
+    if (!is_text()) return row < labels.size();
+    return num_features < tokens.size() && row < tokens.size() - num_features;
   }
   // The bytes of a row in a batch (for a text int64 tokens), and its labels.
   std::size_t row_bytes() const {

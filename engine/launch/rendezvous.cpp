@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -43,7 +44,8 @@ MeetingPoint meeting_point(const Environment& environment, const RankEnvironment
           "this environment variable is missing: ranks on several hosts recognise each other by "
           "it; set it to the same secret on all of them, for example that of `openssl rand -hex "
           "32`");
-  point.token = token.value_or("no secret on the loopback: job " + rank.job_id.substr(0, 200));
+  point.token = token.value_or(fmt::format("no secret on the loopback: user {}, job {}",
+                                           ::geteuid(), rank.job_id.substr(0, 200)));
   return point;
 }
 

@@ -9,8 +9,8 @@
 // The job's token is a secret of 16 to 256 bytes that the ranks of one job share. A process without
 // it is refused, so that two users of one port never join each other's job. It is the value of
 // LOCKSTEP_TOKEN, which `lockstep run` sets for the ranks of one machine.
-// Ranks on several hosts must have one. On the loopback they may do without: then any user of this
-// machine could join, and only the launcher's name for a job distinguishes it from another one.
+// Ranks on several hosts must have one. On the loopback they may do without: then the user and the
+// launcher's name for the job tell two jobs apart, and a user who means to could join.
 #pragma once
 
 #include <memory>

@@ -16,33 +16,24 @@ std::size_t count_correct(const Tensor& logits, const Tensor& labels) {
 
 namespace {
 
-// Puts a model into evaluation mode; its destructor restores each module's own mode.
-class EvaluationScope {
- public:
-  explicit EvaluationScope(Module& model) : model_(model) {
-    visit(model, [&](Module& module) { was_training_.push_back(module.is_training()); });
-    model.eval();
-  }
-  ~EvaluationScope() {
-    auto next = was_training_.begin();
-    visit(model_, [&](Module& module) { *next++ ? module.train() : module.eval(); });
-  }
-  EvaluationScope(const EvaluationScope&) = delete;
-  EvaluationScope& operator=(const EvaluationScope&) = delete;
-
- private:
-  // Visits parents first, because train() and eval() also set a module's children.
-  template <typename Visit>
-  static void visit(Module& module, const Visit& each) {
-    each(module);
-    for (const auto& [name, child] : module.children()) visit(*child, each);
-  }
-
-  Module& model_;
-  std::vector<bool> was_training_;
-};
+// Visits parents first, because train() and eval() also set a module's children.
+template <typename Visit>
+void visit(Module& module, const Visit& each) {
+  each(module);
+  for (const auto& [name, child] : module.children()) visit(*child, each);
+}
 
 }  // namespace
+
+EvaluationScope::EvaluationScope(Module& model) : model_(model) {
+  visit(model, [&](Module& module) { was_training_.push_back(module.is_training()); });
+  model.eval();
+}
+
+EvaluationScope::~EvaluationScope() {
+  auto next = was_training_.begin();
+  visit(model_, [&](Module& module) { *next++ ? module.train() : module.eval(); });
+}
 
 double accuracy(Module& model, const Tensor& x, const Tensor& labels) {
   const NoGradScope no_grad;

@@ -1,6 +1,8 @@
 // Losses as objects, as in PyTorch: CrossEntropyLoss criterion; criterion(logits, labels).
 #pragma once
 
+#include <vector>
+
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/module.h"
 #include "engine/tensor/tensor.h"
@@ -29,6 +31,19 @@ class MSELoss {
 
  private:
   Reduction reduction_;
+};
+
+// Puts a model into evaluation mode; its destructor restores each module's own mode.
+class EvaluationScope {
+ public:
+  explicit EvaluationScope(Module& model);
+  ~EvaluationScope();
+  EvaluationScope(const EvaluationScope&) = delete;
+  EvaluationScope& operator=(const EvaluationScope&) = delete;
+
+ private:
+  Module& model_;
+  std::vector<bool> was_training_;
 };
 
 // How good a classifier is: (logits.argmax(1) == labels).sum() in PyTorch.

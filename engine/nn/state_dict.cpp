@@ -241,11 +241,11 @@ void save_weights(const std::filesystem::path& path, const StateDict& state,
                       host.shape(),
                       {static_cast<const std::byte*>(host.raw()), host.num_bytes()}});
   }
+  metadata.emplace("format", "pt");
+  checkpoint::write_safetensors(path, arrays, metadata);
   if (trace::Observer* observer = trace::observer()) {
     observer->fact("saved", {{"path", path.string()}});
   }
-  metadata.emplace("format", "pt");
-  checkpoint::write_safetensors(path, arrays, metadata);
 }
 
 StateDict load_weights(const std::filesystem::path& path) {

@@ -62,9 +62,10 @@ Schedule parse_schedule(std::string_view text, std::size_t num_steps, std::size_
     schedule.kind = Schedule::Kind::step;
     const std::string_view numbers = text.substr(kStep.size());
     const std::size_t colon = numbers.find(':');
-    is_valid = parse(numbers.substr(0, colon), schedule.step_size) && schedule.step_size > 0 &&
-               (colon == std::string_view::npos ||
-                (parse(numbers.substr(colon + 1), schedule.gamma) && schedule.gamma > 0));
+    is_valid =
+        parse(numbers.substr(0, colon), schedule.step_size) && schedule.step_size > 0 &&
+        (colon == std::string_view::npos || (parse(numbers.substr(colon + 1), schedule.gamma) &&
+                                             schedule.gamma > 0 && std::isfinite(schedule.gamma)));
   }
   require(is_valid, ErrorCode::Usage, "schedule",
           "unknown schedule '{}'; allowed are constant, step:SIZE[:GAMMA] and cosine[:LAST], where "

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -21,8 +22,12 @@ namespace lockstep::runtime {
 std::vector<int> allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  ::sched_getaffinity(::getpid(), sizeof set, &set);
   std::vector<int> cores;
+  if (::sched_getaffinity(::getpid(), sizeof set, &set) != 0) {  // more cores than a set holds
+    cores.resize(std::thread::hardware_concurrency());
+    std::iota(cores.begin(), cores.end(), 0);
+    return cores;
+  }
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   }

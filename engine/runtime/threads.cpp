@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <system_error>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -37,6 +38,17 @@ void ask_for_short_slices() {
 
 }  // namespace
 
+std::thread start_thread(std::function<void()> main) {
+  try {
+    return std::thread(std::move(main));
+  } catch (const std::system_error& error) {
+    fail(ErrorCode::Device, "threads",
+         "the system starts no further thread ({}); use fewer devices or --threads-per-device, or "
+         "allow more processes (ulimit -u; pids.max of a container)",
+         error.code().message());
+  }
+}
+
 Worker::~Worker() {
   {
     std::lock_guard lock(mutex_);
@@ -46,16 +58,22 @@ Worker::~Worker() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Worker::start() {
+  std::lock_guard lock(mutex_);
+  start_locked();
+}
+
+void Worker::start_locked() {
+  if (thread_.joinable()) return;
+  thread_ = start_thread([this] { main(); });
+  pthread_setname_np(thread_.native_handle(), name_.substr(0, 15).c_str());
+}
+
 void Worker::post(std::function<void()> task) {
-  {
-    std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(task));
-    if (!thread_.joinable()) {
-      thread_ = std::thread([this] { main(); });
-      pthread_setname_np(thread_.native_handle(), name_.substr(0, 15).c_str());
-    }
-    posted_.add(1);
-  }
+  std::lock_guard lock(mutex_);
+  start_locked();
+  queue_.push_back(std::move(task));
+  posted_.add(1);
 }
 
 void Worker::main() {
@@ -100,10 +118,21 @@ std::uint64_t this_thread() {
 
 ThreadPool::ThreadPool(std::size_t num_threads) {
   require(num_threads >= 1, ErrorCode::Usage, "thread pool", "needs at least 1 thread");
-  for (std::size_t i = 1; i < num_threads; ++i) workers_.emplace_back([this] { worker_main(); });
+  try {
+    for (std::size_t i = 1; i < num_threads; ++i) {
+      workers_.push_back(start_thread([this] { worker_main(); }));
+    }
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   stopping_.store(true);
   generation_.add(1);
   for (std::thread& worker : workers_) worker.join();

@@ -16,6 +16,9 @@
 
 namespace lockstep::runtime {
 
+// Throws Error{Device} that says why the system starts no thread, and what to do.
+std::thread start_thread(std::function<void()> main);
+
 // One thread that runs the tasks it is given, in order.
 //
 // It runs the communication stream of a CPU device, and each device's share of parallel_apply and
@@ -34,7 +37,10 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
+  // The thread, if it does not run yet. Throws as start_thread().
+  void start();
   // A task must not throw: it must carry its errors back itself.
+  // Throws as start() does; then the task is not run.
   void post(std::function<void()> task);
 
   // Tasks given so far, and tasks finished; both only grow (modulo 2^32).
@@ -42,6 +48,7 @@ class Worker {
   const WaitWord& num_finished() const { return finished_; }
 
  private:
+  void start_locked();
   void main();
 
   std::string name_;
@@ -62,7 +69,7 @@ class Worker {
 // bound to (cpu_cores.h).
 class ThreadPool {
  public:
-  // num_threads counts the calling thread; at least 1.
+  // num_threads counts the calling thread; at least 1. Throws as start_thread().
   explicit ThreadPool(std::size_t num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -89,6 +96,7 @@ class ThreadPool {
   void run(std::size_t num_tasks, const AnyTask& task);
   void work();  // takes tasks of the open job until none is left
   void worker_main();
+  void stop();
 
   // The job; only written while no worker is inside.
   const AnyTask* task_ = nullptr;

@@ -1,4 +1,7 @@
 // The hot loop of our all-reduce.
+#include <concepts>
+#include <type_traits>
+
 #include "engine/core/half.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
@@ -51,6 +54,16 @@ void sum_range(std::span<const ConstTensorView> sources, T factor, T* y, std::si
   }
 }
 
+// The type itself for floating-point numbers.
+template <typename T>
+struct Unsigned {
+  using type = T;
+};
+template <std::integral T>
+struct Unsigned<T> {
+  using type = std::make_unsigned_t<T>;
+};
+
 // Added in float and rounded once.
 template <typename Half>
 void sum_half_range(std::span<const ConstTensorView> sources, float factor, Half* y,
@@ -80,7 +93,8 @@ void EigenBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> 
       if constexpr (is_half<T>) {
         sum_half_range(sources, static_cast<float>(factor), data_of<T>(y), begin, end);
       } else {
-        sum_range(sources, static_cast<T>(factor), data_of<T>(y), begin, end);
+        using Wrapping = typename Unsigned<T>::type;  // integers wrap around
+        sum_range(sources, static_cast<Wrapping>(factor), data_of<Wrapping>(y), begin, end);
       }
     });
   });

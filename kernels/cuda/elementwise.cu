@@ -119,11 +119,11 @@ __device__ double rounded_sum(double a, double b) {
 }
 template <typename Integer>
 __device__ Integer rounded_product(Integer a, Integer b) {
-  return a * b;
+  return std::make_unsigned_t<Integer>(a) * std::make_unsigned_t<Integer>(b);
 }
 template <typename Integer>
 __device__ Integer rounded_sum(Integer a, Integer b) {
-  return a + b;
+  return std::make_unsigned_t<Integer>(a) + std::make_unsigned_t<Integer>(b);
 }
 
 constexpr int kFewSources = 8;

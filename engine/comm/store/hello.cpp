@@ -135,9 +135,17 @@ Message to_message(const Hello& hello) {
           hello.process};
 }
 
+// Takes as long wherever the two differ, so that nobody finds a token letter by letter.
+bool is_same_token(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  int difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == 0;
+}
+
 std::optional<Hello> to_hello(const Message& message, const Hello& expected) {
   if (message.size() != 5 || message[0] != kMagic || message[1] != expected.purpose ||
-      message[2] != expected.token) {
+      !is_same_token(message[2], expected.token)) {
     return std::nullopt;
   }
   Hello hello{expected.purpose, expected.token, -1, message[4]};

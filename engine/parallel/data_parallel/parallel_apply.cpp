@@ -53,6 +53,9 @@ void for_each_device(const std::vector<Device>& devices,
   };
   const bool uses_workers = thread_context().issue == Issue::by_workers;
   for (std::size_t i = 1; i < devices.size() && uses_workers; ++i) {
+    runtime::logical_device(devices[i]).worker().start();  // before any task runs
+  }
+  for (std::size_t i = 1; i < devices.size() && uses_workers; ++i) {
     runtime::logical_device(devices[i]).worker().post([call, run, i, context = thread_context()] {
       const ThreadContextScope scope(context);
       run(i);

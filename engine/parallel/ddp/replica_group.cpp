@@ -79,6 +79,8 @@ void ReplicaGroup::broadcast_buffers() {
 }
 
 void ReplicaGroup::begin_step() {
+  // A step that ended in an error may have left all-reduces at work on the buckets.
+  schedule_.wait();
   for (const auto& buckets : buckets_) {
     buckets->require_slots_fit();
     buckets->begin_backward();

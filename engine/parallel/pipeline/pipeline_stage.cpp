@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <set>
 #include <span>
@@ -11,6 +12,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
+#include "engine/nn/loss.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/clip_grad_norm.h"
 #include "engine/plan/collective_plan.h"
@@ -154,6 +156,7 @@ Tensor PipelineStage::run_step(const Tensor& x, const Tensor& labels, std::size_
                                double weight, const MicroBatchLoss& loss) {
   const Schedule& schedule = schedule_for(plan::fitting_micro_batches(
       plan_.schedule, plan_.num_stages, plan_.num_micro_batches, labels.size(0)));
+  if (rank_ == 0) require_row_shape(x);
   Step step{schedule, x, labels, first_row, weight, loss};
   step.num_received.resize(plan_.num_stages);
   for (const plan::PipelineWork& work : schedule.plan.stages[rank_]) {
@@ -235,7 +238,14 @@ Tensor PipelineStage::take(Step& step, const Message& message) {
   return std::move(step.arrived.extract(message).mapped());
 }
 
-// The first ones are told with the shape of a row.
+// Stages tell each other the shape of a row once, with the first activations.
+void PipelineStage::require_row_shape(const Tensor& x) {
+  const Shape& known = row_shapes_.try_emplace(0, x.shape()).first->second;
+  require(x.shape() == known.with(0, x.size(0)), ErrorCode::Shape, "pipeline",
+          "expected rows as in {}, found {}: all batches of a pipeline have rows of one shape",
+          to_string(known), to_string(x.shape()));
+}
+
 void PipelineStage::send_activations(const Tensor& tensor, std::size_t part) {
   const int to = static_cast<int>(plan_.stage_of(part));
   const Shape& shape = tensor.shape();
@@ -310,17 +320,20 @@ Tensor PipelineStage::tell_loss(const Tensor& loss) const {
 
 Variable PipelineStage::evaluate(const Tensor& x) {
   const NoGradScope no_grad;
+  std::deque<nn::EvaluationScope> evaluation;
+  for (const PipelineLayer& chunk : chunks_) {
+    for (const auto& [name, module] : chunk) evaluation.emplace_back(*module);
+  }
   Variable activations;
   for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
-    for (const auto& [name, module] : chunks_[chunk]) module->eval();
     const std::size_t part = plan_.part_of(rank_, chunk);
     if (part == 0) {
+      require_row_shape(x);
       activations = Variable(x);
     } else if (plan_.num_stages > 1) {
       activations = Variable(receive_activations(part, x.size(0)));
     }
     activations = run_part(part, activations);
-    for (const auto& [name, module] : chunks_[chunk]) module->train();
     if (part + 1 < plan_.num_parts() && plan_.num_stages > 1) {
       send_activations(activations.value(), part + 1);
       activations = {};

@@ -63,7 +63,9 @@ class PipelineStage {
   // One step of a batch, of which x is used by the first part and labels by the last one: adds the
   // gradients of weight * (summed loss) to the parameters'. Returns the summed loss, the same on
   // every rank. A batch of fewer rows than micro-batches has fewer (fitting_micro_batches).
-  // first_row: of the global batch. Every rank calls it.
+  // first_row: of the global batch. Every rank calls it. A row always has the same shape, as in
+  // evaluate().
+  // Throws Error{Shape} on the first stage for another shape.
   Tensor run_step(const Tensor& x, const Tensor& labels, std::size_t first_row, double weight,
                   const MicroBatchLoss& loss);
 
@@ -110,6 +112,7 @@ class PipelineStage {
   void backward(Step& step, const plan::PipelineWork& work);
   void send(Step& step, const Message& message, const Tensor& tensor);
   Tensor take(Step& step, const Message& message);
+  void require_row_shape(const Tensor& x);
   void send_activations(const Tensor& tensor, std::size_t part);
   Tensor receive_activations(std::size_t part, std::size_t num_rows);
   void add_shared_gradients() const;

@@ -88,8 +88,8 @@ class Capture {
  public:
   Capture(const CudaStream& stream, StepNumbers& numbers)
       : stream_(stream), current_(stream.gpu()) {
-    current_numbers() = &numbers;
     CUDA_CHECK(cudaStreamBeginCapture(stream_.handle(), cudaStreamCaptureModeThreadLocal));
+    current_numbers() = &numbers;
     cuda::current_capture() = std::make_shared<const cuda::CaptureLife>();
   }
   ~Capture() {
