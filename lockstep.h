@@ -24,6 +24,7 @@
 
 // Gradients.
 #include "engine/autograd/gradient_check.h"
+#include "engine/autograd/node.h"  // record(): an operation of your own
 #include "engine/autograd/ops/ops.h"
 #include "engine/autograd/variable.h"
 
@@ -47,7 +48,6 @@
 #include "engine/nn/image_layers.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
-#include "engine/nn/mlp.h"
 #include "engine/nn/models.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/clip_grad_norm.h"
@@ -56,6 +56,7 @@
 
 // Several devices.
 #include "engine/parallel/data_parallel/data_parallel.h"
+#include "engine/parallel/data_parallel/stages.h"
 #include "engine/parallel/ddp/comm_hook.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/parallel/ddp/join.h"

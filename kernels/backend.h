@@ -195,7 +195,8 @@ class Backend {
   virtual void axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) = 0;
   // y = factor * (sources[0] + sources[1] + ...), added from the left, so that every caller gets
   // the same bits; each source is multiplied by the factor before it is added. y may alias any
-  // source. Also int32 and int64 (factor 1), bfloat16 and float16 (added in float, rounded once).
+  // source. Also int32 and int64 (factor 1); on the CPU bfloat16 and float16 (added in float,
+  // rounded once).
   virtual void ordered_sum(Stream& stream, std::span<const ConstTensorView> sources, double factor,
                            TensorView y) = 0;
   virtual void activation_forward(Stream& stream, Activation activation, ConstTensorView x,

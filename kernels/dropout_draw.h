@@ -1,6 +1,6 @@
 // Dropout's mask, which is the same on every backend. It only depends on seed, step, layer and the
 // element's place in the global batch:
-//   key     = words 0 and 1 (low, high) of philox({step low, step high, kDropout, 0}, seed)
+//   key     = words 0 and 1 (low, high) of philox({step low, step high, kDropoutKeys, 0}, seed)
 //   words   = philox({row low, row high, column / 4, layer}, key), row = first_row + r
 //   dropped = words[column % 4] < floor(probability * 2^32)
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace lockstep::kernels {
 
-inline constexpr std::uint32_t kDropoutKeys = 0x64726f70u;  // kDropout: "drop", unlike other uses
+inline constexpr std::uint32_t kDropoutKeys = 0x64726f70u;  // "drop", unlike other uses
 
 struct DropoutDraw {
   std::uint64_t key = 0;           // of this call's Philox blocks; unset with step_on_device

@@ -295,7 +295,7 @@ void run(const tutorial::Options& options) {
                   "and during backward {:.2f} ms: {:.2f} times as fast, with the same weights.",
                   1e3 * seconds[0], 1e3 * seconds[1], 1e3 * seconds[2], gain),
       {{"--bucket-mib 25",
-        "PyTorch's default: one bucket holds everything, so nothing can overlap."},
+        "One bucket holds everything, so nothing can overlap. PyTorch has 1 MiB first, then 25."},
        {"--machine k80-p2-16x", "Slow GPUs compute so long that it hardly matters."}});
 }
 

@@ -85,29 +85,9 @@ std::string read_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A folder that goes when this does.
-class LogFolder {
- public:
-  LogFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "lockstep-tutorial-XXXXXX";
-    require(::mkdtemp(name.data()) != nullptr, ErrorCode::Io, "logs", "cannot make {}", name);
-    path_ = name;
-  }
-  ~LogFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  LogFolder(const LogFolder&) = delete;
-  LogFolder& operator=(const LogFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 // The variables, and the prefix.
 void show_variables_and_prefix() {
-  const LogFolder logs;
+  const TemporaryFolder logs;
   launch::LaunchOptions options;
   options.num_ranks = num_ranks;
   options.command = tutorial::own_command();

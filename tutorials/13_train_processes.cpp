@@ -17,7 +17,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/launch/rank_environment.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/plan/collective_plan.h"

@@ -17,7 +17,7 @@
 #include <cmath>
 #include <string>
 
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "tutorials/acted.h"
 #include "tutorials/common.h"
 

@@ -288,25 +288,6 @@ void kill_and_resume(Device device) {
       tutorial::max_abs_difference(resumed.model(), undisturbed.model()) == 0);
 }
 
-// A folder for the files, which goes with the program.
-class Folder {
- public:
-  Folder() {
-    std::string name = fs::temp_directory_path() / "resume_training_XXXXXX";
-    require(::mkdtemp(name.data()) != nullptr, ErrorCode::Io, "folder", "cannot make {}", name);
-    path_ = name;
-    fs::current_path(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::current_path("/", ignored);
-    fs::remove_all(path_, ignored);
-  }
-
- private:
-  fs::path path_;
-};
-
 void run(const tutorial::Options& options) {
   if (options.fast) num_steps = 20;
   // On a GPU, each process would choose its own algorithms for products, and they round
@@ -319,7 +300,8 @@ void run(const tutorial::Options& options) {
     fmt::print("{} has the weights after {} steps\n", train_into, training.step());
     return;
   }
-  const Folder folder;
+  const TemporaryFolder folder;  // for the files; it goes with the program
+  fs::current_path(folder.path());
   tutorial::step(1, "names: the prefix \"module.\"");
   load_wrapped(options.device());
   tutorial::step(2, "what the next step depends on");

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "engine/core/error.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
 #include "simulate/predict/kernel_cost.h"

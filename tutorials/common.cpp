@@ -109,6 +109,8 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   ask(question, options);
   print_devices(devices, options.own_device);
   body(options);
+  require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, ErrorCode::Io, "stdout",
+          "cannot write to standard output; what was printed is not complete");
   return 0;
 }
 

@@ -57,9 +57,6 @@ int run_ranks_main(
 class FiguresOfRanks {
  public:
   FiguresOfRanks();
-  ~FiguresOfRanks();
-  FiguresOfRanks(const FiguresOfRanks&) = delete;
-  FiguresOfRanks& operator=(const FiguresOfRanks&) = delete;
 
   // By one rank, once.
   static void tell(const std::vector<double>& figures);
@@ -67,7 +64,8 @@ class FiguresOfRanks {
   std::vector<double> heard(std::size_t count) const;
 
  private:
-  std::string path_;
+  TemporaryFolder folder_;
+  std::string path_ = folder_.path() + "/figures";
 };
 
 // This program with its arguments, as it was started, and more of them.

@@ -8,7 +8,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"

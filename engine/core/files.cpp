@@ -211,6 +211,19 @@ void check_writable(const std::filesystem::path& path) {
   AtomicFile probe(path);
 }
 
+TemporaryFolder::TemporaryFolder() {
+  const char* const parent = std::getenv("TMPDIR");
+  path_ = std::string(parent ? parent : "/tmp") + "/lockstep_XXXXXX";
+  const bool is_made = ::mkdtemp(path_.data()) != nullptr;
+  require(is_made, ErrorCode::Io, "TMPDIR", "cannot make a temporary folder in '{}': {}",
+          parent ? parent : "/tmp", errno_text());
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
 bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
   struct stat of_a {};
   struct stat of_b {};

@@ -125,6 +125,20 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 // Error{Io} that says why not.
 void check_writable(const std::filesystem::path& path);
 
+// A new folder in TMPDIR, which its destructor removes with all that is in it.
+class TemporaryFolder {
+ public:
+  // Throws Error{Io} if no folder can be made there.
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // True if writing to both paths would write one file twice: two spellings, symbolic links, or names
 // of one file. Neither needs to exist.
 bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);

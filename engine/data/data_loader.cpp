@@ -309,7 +309,14 @@ EpochSampler exact_sampler(const LabelledRows* rows, const BatchOptions& options
   sampling.rank = static_cast<std::size_t>(options.rank);
   sampling.seed = options.seed;
   sampling.shuffle = options.shuffle ? Shuffle::on : Shuffle::off;
-  return [sampling](std::uint64_t epoch) { return exact_batches(sampling, epoch); };
+  require(!options.drop_last || sampling.num_samples >= sampling.batch_size, ErrorCode::Usage,
+          kOperation, "drop_last leaves no batch: there are {} rows, fewer than a batch of {}",
+          sampling.num_samples, sampling.batch_size);
+  return [sampling, drop_last = options.drop_last](std::uint64_t epoch) {
+    std::vector<BatchShard> batches = exact_batches(sampling, epoch);
+    if (drop_last && batches.back().num_global_rows < sampling.batch_size) batches.pop_back();
+    return batches;
+  };
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ using EpochSampler = std::function<std::vector<BatchShard>(std::uint64_t epoch)>
 struct BatchOptions {
   // Cut by exact_batches; they count only where no sampler is given.
   int batch = 1;           // rows per step over all ranks; an epoch's last batch may have fewer
+  bool drop_last = false;  // leaves out such a smaller batch
   bool shuffle = false;    // by seed + epoch
   std::uint64_t seed = 0;  // of the augmentation, too
   int rank = 0;            // of world_size ranks: its shard of each batch
@@ -62,7 +63,8 @@ class DataLoader {
   // not images.
   DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sampler,
              const BatchOptions& options);
-  // Also throws Error{Usage} for a batch or world size below 1 and a rank outside the world.
+  // Also throws Error{Usage} for a batch or world size below 1, a rank outside the world, and
+  // drop_last with fewer rows than a batch.
   DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options);
   DataLoader(LabelledRows rows, const BatchOptions& options)
       : DataLoader(std::make_shared<const LabelledRows>(std::move(rows)), options) {}

@@ -168,8 +168,8 @@ class BatchNorm1d final : public ModuleOf<BatchNorm1d, BatchNorm> {
 // The mask depends only on (seed, training step, layer, global row), so any sharding of a batch
 // over replicas or ranks draws the same one, and every step draws another. Optimizer, DataLoader
 // and the parallel wrappers keep count of step and row (core/thread_context.h); `layer` is a number
-// that no other Dropout of the model has. Evaluation passes the input on.
-// Throws Error{Usage} unless p is in [0, 1].
+// that no other Dropout of the model has, and one that is called twice in a step draws the same
+// mask twice. Evaluation passes the input on. Throws Error{Usage} unless p is in [0, 1].
 class Dropout final : public ModuleOf<Dropout> {
  public:
   Dropout(double probability, std::uint64_t seed, std::uint32_t layer);

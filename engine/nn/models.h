@@ -1,6 +1,6 @@
 // Models from a word: perceptrons, convolutional nets for images, and GPTs for text.
 //
-//   mlp:784-256-10[:relu|gelu|tanh]    a perceptron (mlp.h), for rows
+//   mlp:784-256-10[:relu|gelu|tanh]    a perceptron, for rows
 //   lenet                              two convolutions, average pools, 128 neurons
 //   lenet5                             LeCun's of 1998
 //   resnet18[:WIDTH]                   WIDTH (64) channels in its first stage
@@ -21,7 +21,6 @@
 #include "engine/core/shape.h"
 #include "engine/nn/gpt.h"
 #include "engine/nn/layers.h"
-#include "engine/nn/mlp.h"
 
 namespace lockstep::nn {
 
@@ -30,6 +29,11 @@ struct ModelData {
   Shape row;  // [features], [height, width, channels], or [tokens]
   std::size_t num_classes = 0;
   enum class Values { numbers, tokens } values = Values::numbers;
+};
+
+struct MlpSpec {
+  std::vector<std::size_t> sizes;  // inputs, hidden layers, outputs: at least two, all positive
+  Activation activation = Activation::relu;  // between the layers
 };
 
 // A layer of cnn:...
@@ -57,8 +61,8 @@ struct ModelSpec {
 // Throws Error{Usage} that says what is allowed.
 ModelSpec parse_model(std::string_view text);
 
-// The number of parameters of such a model, to one part in a hundred, without making it.
-// Throws Error{Shape} for a window that is larger than its padded images.
+// The number of parameters of such a model, to one part in a hundred (0 for lenet and lenet5),
+// without making it. Throws Error{Shape} for a window that is larger than its padded images.
 double count_parameters(const ModelSpec& spec, const ModelData& data);
 
 // Throws Error{Usage} that says what fits, unless such a model can be made for the data: rows of
@@ -81,5 +85,18 @@ std::shared_ptr<Module> make_model(const ModelSpec& spec, const ModelData& data,
                                    DType dtype = DType::float32, Device device = default_device());
 std::shared_ptr<Module> make_model(std::string_view text, const ModelData& data, std::uint64_t seed,
                                    DType dtype = DType::float32, Device device = default_device());
+
+// Parses mlp:IN-HIDDEN-...-OUT[:relu|gelu|tanh]. GELU is the erf form.
+// Throws Error{Usage} that says what is allowed.
+MlpSpec parse_mlp(std::string_view text);
+
+// Linear, activation, Linear, ...: the layers are named "0", "2", "4", ... as in PyTorch. Initial
+// weights are drawn layer by layer from Rng(seed), and are the same on every device.
+std::shared_ptr<Sequential> make_mlp(const MlpSpec& spec, std::uint64_t seed,
+                                     DType dtype = DType::float32,
+                                     Device device = default_device());
+std::shared_ptr<Sequential> make_mlp(std::string_view text, std::uint64_t seed,
+                                     DType dtype = DType::float32,
+                                     Device device = default_device());
 
 }  // namespace lockstep::nn

@@ -235,6 +235,26 @@ Module::Module(const Module& other)
   for (const Member& member : members_) children_[member.child].second = member_at(member.offset);
 }
 
+std::shared_ptr<Module> Module::clone() const {
+  std::vector<Variable> own_parameters;
+  for (const Variable& original : parameters()) {
+    own_parameters.emplace_back(original.value().clone(),
+                                original.requires_grad() ? RequiresGrad::yes : RequiresGrad::no);
+  }
+  std::vector<Tensor> own_buffers;
+  for (const Tensor& original : buffers()) own_buffers.push_back(original.clone());
+  std::shared_ptr<Module> copy = shallow_copy();
+  copy->set_parameters(own_parameters);
+  copy->set_buffers(own_buffers);
+  return copy;
+}
+
+void Module::require_type(const std::type_info& type) const {
+  require(typeid(*this) == type, ErrorCode::State, "module",
+          "a copy of this {0} would be a {1}; derive it from ModuleOf<{0}, {1}>",
+          class_name(typeid(*this)), class_name(type));
+}
+
 void Module::copy_children() {
   for (std::size_t i = 0; i < children_.size(); ++i) {
     Module& child = *children_[i].second;

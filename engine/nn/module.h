@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -117,6 +118,9 @@ class Module {
   // A separate module that shares all parameters and buffers with this one until they are replaced.
   // Other members are copied.
   virtual std::shared_ptr<Module> shallow_copy() const = 0;
+  // A separate module with values of its own and no gradients: copy.deepcopy. A C++ copy (Net b =
+  // a) shares them.
+  std::shared_ptr<Module> clone() const;
   // Bytes of the whole object, members of the derived class included.
   virtual std::size_t object_bytes() const { return sizeof(Module); }
 
@@ -143,6 +147,9 @@ class Module {
   std::size_t register_child(std::string name, Module& member);
 
   void copy_children();  // for shallow_copy(): each child becomes a shallow copy of itself
+  // Throws Error{State} unless this object's class is `type`: a class that derives from another
+  // module without ModuleOf would be copied as that one.
+  void require_type(const std::type_info& type) const;
 
  private:
   enum class Mode { train, eval };
@@ -178,6 +185,9 @@ class ModuleOf : public Base {
  public:
   using Base::Base;
   std::shared_ptr<Module> shallow_copy() const override {
+    static_assert(std::is_copy_constructible_v<Derived>,
+                  "a module must be copyable: hold layers as members or by shared_ptr");
+    this->require_type(typeid(Derived));
     auto copy = std::make_shared<Derived>(static_cast<const Derived&>(*this));
     static_cast<ModuleOf&>(*copy).copy_children();
     return copy;

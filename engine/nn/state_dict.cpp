@@ -46,54 +46,81 @@ std::string quoted(const std::vector<std::string>& names) {
 
 enum class Order { as_in_memory, as_in_files };
 
-// GPT-2's linear layers are [in, out] in files: Hugging Face's Conv1D.
-bool is_conv1d(std::string_view name, const Shape& shape) {
-  return shape.num_dims() == 2 &&
-         (name.ends_with(".c_attn.weight") || name.ends_with(".c_proj.weight") ||
-          name.ends_with(".c_fc.weight"));
+Order opposite(Order order) {
+  return order == Order::as_in_files ? Order::as_in_memory : Order::as_in_files;
 }
 
-// The sizes of a weight in the other order, if it has one: the weights of convolutions and of
-// GPT-2's linear layers do. Other sizes are returned as they are.
-Shape reordered(std::string_view name, const Shape& shape, Order order) {
-  if (is_conv1d(name, shape)) return {shape[1], shape[0]};
+// The shape of a tensor in this order, if it comes from the other one: a convolution's weight,
+// which has four dimensions, is [out, in, height, width] in files.
+Shape reordered(const Shape& shape, Order order) {
   if (shape.num_dims() != 4) return shape;
   return order == Order::as_in_files ? Shape{shape[0], shape[3], shape[1], shape[2]}
                                      : Shape{shape[0], shape[2], shape[3], shape[1]};
 }
 
-// The elements of a tensor in the CPU's memory, in that order.
-Tensor reordered(std::string_view name, const Tensor& tensor, Order order) {
-  const Shape shape = reordered(name, tensor.shape(), order);
-  const bool is_matrix = is_conv1d(name, shape);
-  if (tensor.num_dims() != 4 && !is_matrix) return tensor;
-  const Tensor result = Tensor::empty(shape, tensor.dtype(), tensor.device());
-  const Shape& memory = order == Order::as_in_files ? tensor.shape() : result.shape();
-  const std::size_t size = size_of(tensor.dtype());
-  // A matrix is treated as one image whose rows are pixels.
-  const std::size_t outs = is_matrix ? 1 : memory[0];
-  const std::size_t pixels = is_matrix ? memory[0] : memory[1] * memory[2];
-  const std::size_t ins = is_matrix ? memory[1] : memory[3];
-  const auto* const from = static_cast<const std::byte*>(tensor.raw());
-  auto* const to = static_cast<std::byte*>(result.raw());
-  for (std::size_t out = 0; out < outs; ++out) {
-    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-      for (std::size_t in = 0; in < ins; ++in) {
-        const std::size_t in_memory = (out * pixels + pixel) * ins + in;
-        const std::size_t in_file = (out * ins + in) * pixels + pixel;
-        const bool saves = order == Order::as_in_files;
-        std::memcpy(to + (saves ? in_file : in_memory) * size,
-                    from + (saves ? in_memory : in_file) * size, size);
-      }
-    }
+// The block of a GPT that a weight of its linear layers belongs to, "transformer.h.0"; else
+// nothing.
+std::string gpt_block(std::string_view name) {
+  for (const std::string_view layer :
+       {".attn.c_attn.weight", ".attn.c_proj.weight", ".mlp.c_fc.weight", ".mlp.c_proj.weight"}) {
+    if (name.ends_with(layer)) return std::string(name.substr(0, name.size() - layer.size()));
   }
-  return result;
+  return {};
 }
 
-std::string torch_size(const std::string& name, const Shape& shape) {
-  return fmt::format("torch.Size({})",
-                     lockstep::to_string(reordered(name, shape, Order::as_in_files)));
-}
+// The weights that have another order in files than in memory.
+class OtherOrder {
+ public:
+  // state: in the given order.
+  OtherOrder(const StateDict& state, Order order) : order_(order) {
+    // GPT-2's files have [in, out], Hugging Face's Conv1D; those of nn.Linear (nanoGPT) do not.
+    // c_attn, which makes three vectors of one, tells them apart.
+    for (const auto& [name, tensor] : state) {
+      if (!name.ends_with(".attn.c_attn.weight") || tensor.num_dims() != 2) continue;
+      const std::size_t in = tensor.size(order == Order::as_in_files ? 0 : 1);
+      const std::size_t out = tensor.size(order == Order::as_in_files ? 1 : 0);
+      if (out == 3 * in) conv1d_blocks_.insert(gpt_block(name));
+    }
+  }
+
+  Shape convert(std::string_view name, const Shape& shape) const {
+    if (is_conv1d(name, shape)) return {shape[1], shape[0]};
+    return reordered(shape, opposite(order_));
+  }
+  // The same for a tensor in the CPU's memory.
+  Tensor convert(std::string_view name, const Tensor& tensor) const {
+    const Shape& shape = tensor.shape();
+    if (is_conv1d(name, shape)) return swap_axes(tensor, convert(name, shape), 1, shape[0]);
+    if (shape.num_dims() != 4) return tensor;
+    const std::size_t rows = order_ == Order::as_in_files ? shape[1] : shape[1] * shape[2];
+    return swap_axes(tensor, convert(name, shape), shape[0], rows);
+  }
+
+ private:
+  bool is_conv1d(std::string_view name, const Shape& shape) const {
+    return shape.num_dims() == 2 && conv1d_blocks_.contains(gpt_block(name));
+  }
+  // The transpose of each of num_matrices matrices of so many rows.
+  static Tensor swap_axes(const Tensor& tensor, const Shape& shape, std::size_t num_matrices,
+                          std::size_t rows) {
+    const Tensor result = Tensor::empty(shape, tensor.dtype(), tensor.device());
+    const std::size_t size = size_of(tensor.dtype());
+    const std::size_t cols = tensor.num_elements() / std::max<std::size_t>(1, num_matrices * rows);
+    const auto* from = static_cast<const std::byte*>(tensor.raw());
+    auto* const to = static_cast<std::byte*>(result.raw());
+    for (std::size_t m = 0; m < num_matrices; ++m) {
+      for (std::size_t i = 0; i < rows; ++i) {
+        for (std::size_t j = 0; j < cols; ++j, from += size) {
+          std::memcpy(to + ((m * cols + j) * rows + i) * size, from, size);
+        }
+      }
+    }
+    return result;
+  }
+
+  Order order_;
+  std::set<std::string> conv1d_blocks_;
+};
 
 // Advice if one side was wrapped (in DataParallel or Ddp, by torch.compile, as a member) and the
 // other was not.
@@ -141,6 +168,7 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
   }
   LoadResult result;
   std::string mismatches;
+  const OtherOrder files(state, Order::as_in_memory);  // for sizes in errors
   std::vector<std::pair<Tensor, const Tensor*>> copies;
   for (const auto& [name, target] : targets) {
     const auto source = sources.find(name);
@@ -153,9 +181,10 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
       copies.emplace_back(target, source->second);
     } else {
       mismatches += fmt::format(
-          " size mismatch for {}: copying a param with shape {} from checkpoint, the shape in "
-          "current model is {}.",
-          name, torch_size(name, shape), torch_size(name, target.shape()));
+          " size mismatch for {}: copying a param with shape torch.Size({}) from checkpoint, the "
+          "shape in current model is torch.Size({}).",
+          name, lockstep::to_string(files.convert(name, shape)),
+          lockstep::to_string(files.convert(name, target.shape())));
     }
     sources.erase(source);
   }
@@ -231,11 +260,12 @@ void save_weights(const std::filesystem::path& path, const StateDict& state,
                   checkpoint::Metadata metadata) {
   std::vector<Tensor> on_host;  // keeps the bytes alive that the views look at
   std::vector<checkpoint::NamedArrayView> arrays;
+  const OtherOrder files(state, Order::as_in_memory);
   for (const auto& [name, tensor] : state) {
     tensor.stream().synchronize();
     const Tensor copy = tensor.to(Device{});
     copy.stream().synchronize();
-    const Tensor& host = on_host.emplace_back(reordered(name, copy, Order::as_in_files));
+    const Tensor& host = on_host.emplace_back(files.convert(name, copy));
     arrays.push_back({name,
                       host.dtype(),
                       host.shape(),
@@ -253,8 +283,10 @@ StateDict load_weights(const std::filesystem::path& path) {
   for (const checkpoint::NamedArray& array : checkpoint::read_safetensors(path).arrays) {
     Tensor tensor = Tensor::empty(array.shape, array.dtype, Device{});
     if (!array.bytes.empty()) std::memcpy(tensor.raw(), array.bytes.data(), array.bytes.size());
-    state.emplace_back(array.name, reordered(array.name, tensor, Order::as_in_memory));
+    state.emplace_back(array.name, std::move(tensor));
   }
+  const OtherOrder memory(state, Order::as_in_files);
+  for (auto& [name, tensor] : state) tensor = memory.convert(name, tensor);
   return state;
 }
 

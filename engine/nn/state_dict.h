@@ -14,7 +14,8 @@ namespace lockstep::nn {
 // Parameters and buffers, each module's own before its children's, as in PyTorch. The tensors share
 // memory with the module's. A tensor of four dimensions is a convolution's weight, [out, height,
 // width, in] in memory; files, and sizes in errors, have PyTorch's order [out, in, height, width].
-// In the same way the weights of GPT-2's linear layers (c_attn, c_proj, c_fc) are [in, out] there.
+// In the same way the weights of GPT-2's linear layers (attn.c_attn, attn.c_proj, mlp.c_fc,
+// mlp.c_proj) are [in, out] there; files that have them as [out, in] (nanoGPT's) are read as well.
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 
 StateDict state_dict(const Module& module, std::string_view prefix = {});

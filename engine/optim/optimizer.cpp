@@ -60,8 +60,7 @@ Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups
   require_learning_rate(name, learning_rate);
   std::vector<const void*> identities;
   for (const Variable& parameter : parameters_) {
-    require(parameter.is_leaf() && parameter.requires_grad(), ErrorCode::Usage, name,
-            "can't optimize a non-leaf Tensor, or one that does not require a gradient: {}",
+    require(parameter.is_leaf(), ErrorCode::Usage, name, "can't optimize a non-leaf Tensor: {}",
             describe(parameter.value()));
     identities.push_back(parameter.identity());
   }

@@ -65,8 +65,7 @@ class Optimizer {
 
   // num_states: how many tensors each parameter has as its state, zeros at first. name appears in
   // errors and traces and must be a literal. Throws Error{Usage} if there are no parameters, one
-  // appears twice or does not require a gradient, or a weight decay or the learning rate is
-  // negative.
+  // appears twice or is no leaf, or a weight decay or the learning rate is negative.
   Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double learning_rate,
             std::size_t num_states);
 

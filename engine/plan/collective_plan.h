@@ -1,8 +1,7 @@
 // A collective operation as a value: which rank sends which chunk to whom, step by step.
 //
 // A plan is made by a pure function (ring.h, tree.h, ...), and holds no memory, thread or device.
-// It has three readers: the communicator runs it, the tutorials print it, and its steps give its
-// cost on a topology.
+// The communicator runs it, the tutorials print it, and its steps give its cost on a topology.
 //
 // All transfers of a step happen at once, so every read sees the values from before the step; if a
 // rank sends and overwrites a chunk in one step, an executor has to copy it first. If a rank

@@ -138,7 +138,7 @@ class Observer {
   //   saved      path                              weights or a checkpoint
   //   sampler    kind, samples, batch, of_world, of_rank, seed, epoch, shuffled
   //   schedule   base, step, rate                  a learning rate was asked for
-  //   clipped                                      this thread scaled its gradients down
+  //   clipped                                      this thread may have scaled its gradients down
   //   intended   invariant, reason                 a program breaks an invariant on purpose
   virtual void fact(std::string_view /*name*/, std::initializer_list<Field>) {}
 };

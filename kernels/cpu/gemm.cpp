@@ -367,7 +367,7 @@ Grid choose_grid(const Product<T>& p, std::size_t num_tiles) {
   return best;
 }
 
-// --- bfloat16: imitates a GPU's factors, for tests
+// --- bfloat16: imitates a GPU's factors
 
 // A copy of a factor, each element rounded.
 class RoundedFactor {

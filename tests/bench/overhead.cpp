@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 #include "engine/trace/recorder.h"
 #include "engine/trace/span.h"

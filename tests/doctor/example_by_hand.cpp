@@ -12,7 +12,7 @@
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/data/sampler.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/checkpoint/safetensors.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/nn/state_dict.h"
 #include "tests/tools/run_lockstep.h"
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/comm/thread_group.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/trace/recorder.h"
 #include "tools/training/ranks.h"
 

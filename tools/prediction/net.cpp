@@ -7,7 +7,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/text.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 
 namespace lockstep::tools {
 namespace {

@@ -15,7 +15,7 @@
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/nn/loss.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 
 namespace lockstep::bugs {
 

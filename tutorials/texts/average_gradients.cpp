@@ -19,7 +19,7 @@
 #include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
 #include "engine/launch/rank_environment.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/logical_device.h"
 #include "tutorials/common.h"

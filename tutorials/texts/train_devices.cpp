@@ -24,7 +24,7 @@
 #include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
 #include "engine/nn/loss.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/parallel/data_parallel/stages.h"
 #include "engine/plan/scatter.h"
 #include "tutorials/common.h"

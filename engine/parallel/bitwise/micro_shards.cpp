@@ -39,8 +39,8 @@ std::vector<Tensor> take_gradients(const std::vector<Variable>& parameters) {
   return gradients;
 }
 
-// The copy begins at the start of a block of memory wherever the rows were, because vectorised sums
-// may depend on the alignment of their input.
+// The copy begins at the start of a block of memory wherever the rows were, because a GPU's product
+// may depend on the alignment of its factors.
 Tensor aligned_rows(const Tensor& rows, const plan::ScatterPart& part, std::size_t first_row) {
   return rows.rows(part.offset - first_row, part.offset - first_row + part.size).clone();
 }

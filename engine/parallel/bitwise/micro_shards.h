@@ -4,10 +4,9 @@
 // computed on its own, and gradients are added in one fixed tree, first inside a device, then
 // between devices (plan/micro_shards.h). Losses are sums; the caller scales once at the end.
 //
-// The mode also takes one thread per device, because a product that is cut for two threads may add
-// in another order, and on GPUs products that are not tuned (kernels/matmul_precision.h):
-// micro-shards have the same sizes for every number of devices, so the library's first guess is the
-// same algorithm everywhere, in every run on GPUs of one model.
+// On GPUs the mode takes products that are not tuned (kernels/matmul_precision.h): micro-shards
+// have the same sizes for every number of devices, so the library's first guess is the same
+// algorithm everywhere, in every run on GPUs of one model.
 #pragma once
 
 #include <functional>

@@ -18,8 +18,12 @@ namespace {
   try {
     std::rethrow_exception(error);
   } catch (const Error& inner) {
-    fail(inner.code(), "parallel_apply", "replica {} on device {}: {}", index, to_string(device),
-         inner.what());
+    const bool found_another = inner.code() == ErrorCode::Device && index > 0;
+    fail(inner.code(), "parallel_apply", "replica {} on device {}: {}{}", index, to_string(device),
+         inner.what(),
+         found_another ? " (replicas have copies of the layers that register_child() names; a "
+                         "layer or Variable that forward() reaches otherwise is the original)"
+                       : "");
   } catch (const std::exception& inner) {
     fail(ErrorCode::State, "parallel_apply", "replica {} on device {}: {}", index,
          to_string(device), inner.what());

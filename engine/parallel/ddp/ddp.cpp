@@ -128,7 +128,7 @@ GradReducerOptions DdpOptions::reducer_options() const {
 
 Ddp::Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
          const DdpOptions& options)
-    : communicator_(&communicator), options_(options) {
+    : communicator_(&communicator), rank_(communicator.rank()), options_(options) {
   require(module != nullptr, ErrorCode::Usage, "ddp", "there is no module to wrap");
   broadcast_model(*module, communicator);
   reducer_ = std::make_shared<GradReducer>(module->named_parameters(), communicator,
@@ -175,7 +175,7 @@ Variable Ddp::forward(const Variable& input) {
     const int source = join_ ? join_->begin_step() : 0;
     if (reducer_->is_synchronizing()) broadcast_buffers(source);
   }
-  const ThreadContextScope scope(context_of_rows(input.value(), communicator_->rank()));
+  const ThreadContextScope scope(context_of_rows(input.value(), rank_));
   Variable output = (*module())(input);
   if (grad_enabled()) reducer_->end_forward(output);
   return output;

@@ -7,8 +7,8 @@
 //   optimizer      every rank makes the same step
 //
 // A rank's loss is a mean over its own shard, so equal shards give the mean over the whole batch;
-// unequal ones do not: weight each rank's loss by rows * world_size / global rows (what the exact
-// sampler does).
+// unequal ones do not: weight each rank's loss by rows * world_size / global rows, as `lockstep
+// train` does, or drop the last batch (BatchOptions::drop_last).
 // Source: torch/nn/parallel/distributed.py.
 #pragma once
 
@@ -78,8 +78,9 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   // backward both belong inside: a backward pass alone is Error{State}.
   class NoSync {
    public:
-    explicit NoSync(GradReducer& reducer) : reducer_(reducer), saved_(reducer.is_synchronizing()) {
-      reducer_.set_synchronizing(false);
+    explicit NoSync(GradReducer& reducer, bool applies = true)
+        : reducer_(reducer), saved_(reducer.is_synchronizing()) {
+      if (applies) reducer_.set_synchronizing(false);
     }
     ~NoSync() { reducer_.set_synchronizing(saved_); }
     NoSync(const NoSync&) = delete;
@@ -89,7 +90,8 @@ class Ddp final : public nn::ModuleOf<Ddp> {
     GradReducer& reducer_;
     bool saved_;
   };
-  [[nodiscard]] NoSync no_sync() { return NoSync(*reducer_); }
+  // With false it changes nothing: auto no_sync = ddp.no_sync(!is_last);
+  [[nodiscard]] NoSync no_sync(bool applies = true) { return NoSync(*reducer_, applies); }
 
   const std::shared_ptr<nn::Module>& module() const { return children()[0].second; }
   const GradReducer& reducer() const { return *reducer_; }
@@ -104,6 +106,7 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   void broadcast_buffers(int source) const;
 
   comm::Communicator* communicator_;
+  int rank_;
   DdpOptions options_;
   std::shared_ptr<GradReducer> reducer_;
   std::vector<std::pair<Variable, bool>> wrapped_;  // with requires_grad at that time

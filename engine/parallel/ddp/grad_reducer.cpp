@@ -158,7 +158,7 @@ DdpLoggingData GradReducer::logging_data() const {
   return data;
 }
 
-nlohmann::ordered_json to_json(const DdpLoggingData& data) {
+std::string to_json(const DdpLoggingData& data) {
   nlohmann::ordered_json json{{"rank", data.rank},
                               {"world_size", data.world_size},
                               {"num_steps", data.num_steps},
@@ -172,7 +172,7 @@ nlohmann::ordered_json to_json(const DdpLoggingData& data) {
                          {"communication_seconds", times->communication_seconds},
                          {"overlap_seconds", times->overlap_seconds}};
   }
-  return json;
+  return json.dump();
 }
 
 void GradReducer::rebuild_in_ready_order() {

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
 
@@ -58,7 +57,7 @@ struct DdpLoggingData {
   std::optional<Times> last_step = {};
 };
 
-nlohmann::ordered_json to_json(const DdpLoggingData& data);
+std::string to_json(const DdpLoggingData& data);
 
 class GradReducer {
  public:

@@ -64,7 +64,9 @@ plan::PipelinePlan pipeline_plan_for(const PipelineOptions& options, std::size_t
                                      std::size_t num_layers) {
   const std::size_t num_parts = num_stages * options.num_chunks;
   require(num_parts <= num_layers, ErrorCode::Usage, "pipeline",
-          "{} stages{} need {} layers or more, and the model has {}; use fewer", num_stages,
+          "{} stages{} need {} layers or more, and the model has {}; use fewer, "
+          "or a model with more layers",
+          num_stages,
           options.num_chunks > 1 ? fmt::format(" of {} chunks", options.num_chunks) : "", num_parts,
           num_layers);
   return plan::pipeline_plan(options.schedule, num_stages, options.num_micro_batches,

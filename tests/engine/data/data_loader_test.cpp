@@ -160,6 +160,14 @@ TEST(DataLoader, GoesToAnyEpochFromAnywhere) {
   EXPECT_EQ(labels_of_epoch(loader, 6), expected_labels(*rows, exact_batches(options, 6)));
 }
 
+TEST(DataLoader, DropLastLeavesOutTheSmallerBatch) {
+  DataLoader loader(make_rows(7), {.batch = 3, .drop_last = true});
+  EXPECT_EQ(labels_of_epoch(loader, 0),
+            (std::vector<std::vector<std::int64_t>>{{0, 1, 2}, {3, 0, 1}}));
+  expect_error(ErrorCode::Usage, "drop_last leaves no batch: there are 2 rows",
+               [] { DataLoader(make_rows(2), {.batch = 3, .drop_last = true}); });
+}
+
 TEST(DataLoader, RefusesWhatItCannotUse) {
   const SamplerOptions five{.num_samples = 5, .batch_size = 5};
   const EpochSampler fails = [](std::uint64_t) -> std::vector<BatchShard> {

@@ -167,6 +167,25 @@ TEST(Gpt, FilesHaveTheLinearLayersTransposed) {
   }
 }
 
+// As nanoGPT has them: nn.Linear's [out, in].
+TEST(Gpt, FilesWithLinearLayersAsInMemoryAreReadToo) {
+  const TempFolder folder;
+  Gpt model = small();
+  std::vector<checkpoint::NamedArrayView> arrays;
+  const StateDict state = state_dict(model);
+  for (const auto& [name, tensor] : state) {
+    arrays.push_back({name,
+                      tensor.dtype(),
+                      tensor.shape(),
+                      {static_cast<const std::byte*>(tensor.raw()), tensor.num_bytes()}});
+  }
+  checkpoint::write_safetensors(folder / "gpt.safetensors", arrays, {});
+  const StateDict loaded = load_weights(folder / "gpt.safetensors");
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    expect_close(loaded[i].second, state[i].second, kExact);
+  }
+}
+
 TEST(Gpt, ReadsTheNamesThatFilesHave) {
   const Gpt model = small();
   const StateDict state = state_dict(model);

@@ -214,6 +214,30 @@ TEST_F(ModuleTest, PrintsAsPyTorchDoes) {
   EXPECT_EQ(Dropout(0.5, 1, 0).to_string(), "Dropout(p=0.5, inplace=False)");
 }
 
+TEST_F(ModuleTest, CloneHasValuesOfItsOwn) {
+  Linear original(3, 2, rng_);
+  const std::shared_ptr<Module> copy = original.clone();
+  const std::vector<double> before = copy->parameters()[0].value().to_vector<double>();
+  original.parameters()[0].value().fill(7);
+  EXPECT_EQ(copy->parameters()[0].value().to_vector<double>(), before);
+  EXPECT_TRUE(copy->parameters()[0].requires_grad());
+}
+
+class Halved : public ModuleOf<Halved> {
+ public:
+  Variable forward(const Variable& x) override { return scale(x, 0.5); }
+};
+class Quartered final : public Halved {
+ public:
+  Variable forward(const Variable& x) override { return scale(x, 0.25); }
+};
+
+TEST_F(ModuleTest, AClassThatWouldBeCopiedAsItsBaseIsNamed) {
+  EXPECT_EQ(Halved().shallow_copy()->type_name(), "Halved");
+  expect_error(ErrorCode::State, "a copy of this Quartered would be a Halved",
+               [] { Quartered().shallow_copy(); });
+}
+
 // As a learner writes one: a layer is a member.
 class Learner final : public ModuleOf<Learner> {
  public:

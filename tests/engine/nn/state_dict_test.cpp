@@ -6,7 +6,7 @@
 
 #include "engine/checkpoint/safetensors.h"
 #include "engine/nn/layers.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"

@@ -6,7 +6,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/optim/clip_grad_norm.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/step_graph.h"

@@ -63,8 +63,16 @@ TEST(OptimizerErrors, ParametersAreCheckedToo) {
   });
   expect_error(ErrorCode::Usage, "can't optimize a non-leaf Tensor",
                [&] { Sgd({scale(twice, 2.0)}); });
-  expect_error(ErrorCode::Usage, "does not require a gradient",
-               [] { Sgd({Variable(Tensor::zeros({1}))}); });
+}
+
+TEST(Optimizer, LeavesFrozenParametersAlone) {
+  Variable frozen(Tensor::full({1}, 1.0));
+  Variable trained(Tensor::full({1}, 1.0), RequiresGrad::yes);
+  Sgd optimizer({frozen, trained}, {.learning_rate = 0.5});
+  sum(multiply(frozen, trained)).backward();
+  optimizer.step();
+  EXPECT_EQ(frozen.value().item(), 1.0);
+  EXPECT_EQ(trained.value().item(), 0.5);
 }
 
 // Source: torch.optim.AdamW([{"params": [matrix], "weight_decay": 0.5}, {"params": [vector]}]).

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/core/thread_context.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 #include "engine/trace/counters.h"
 #include "tests/support/expect_close.h"
