@@ -22,7 +22,10 @@ while [[ $# -gt 0 ]]; do
   case $1 in
     --rounds) rounds=${2:?} && shift ;;
     step | scaling | all-reduce | processes | overhead | acting | calibration | build) parts+=("$1") ;;
-    -h | --help) usage && exit 0 ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
     *) usage_error "unknown argument '$1'" ;;
   esac
   shift

@@ -1,12 +1,13 @@
 # What the scripts share; to be sourced. Leaves the shell in the project's root.
 # shellcheck shell=bash
 
+script=$(realpath "$0")
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 exec 3>&2  # progress goes there also where the output of a command is kept back
 
 # usage: prints the opening comment of the script that was started.
 usage() {
-  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script"
 }
 
 # usage_error MESSAGE: exits 2, as every usage error does.

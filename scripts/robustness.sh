@@ -13,7 +13,10 @@ minutes=10
 while [[ $# -gt 0 ]]; do
   case $1 in
     --minutes) minutes=${2:?} && shift ;;
-    -h | --help) usage && exit 0 ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
     *) usage_error "unknown argument '$1'" ;;
   esac
   shift
@@ -26,7 +29,7 @@ mkdir -p "$work"
 
 # run_hostile_tests: prints the rows of the table.
 run_hostile_tests() {
-  build release >&2
+  build release >&2 || return 1
   echo "lockstep: attacking build/release" >&2
   if ! ctest --preset release -L hostile -L slow -V -j "$(nproc)" >"$work/hostile"; then
     cat "$work/hostile" >&2

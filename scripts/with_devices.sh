@@ -19,7 +19,7 @@ die() {  # MESSAGE
 }
 
 query() {  # WHAT FIELDS: comma-separated lines
-  nvidia-smi "--query-$1=$2" --format=csv,noheader,nounits 2>&1 | sed 's/, */,/g'
+  timeout -k 1 10 nvidia-smi "--query-$1=$2" --format=csv,noheader,nounits 2>&1 | sed 's/, */,/g'
   return "${PIPESTATUS[0]}"
 }
 
@@ -76,6 +76,7 @@ try_acquire() {
       taken+=("$uuid") locks+=("$lock")
     fi
   done <<<"$gpus"
+  if ((${#taken[@]} + ${#busy[@]} == 0)); then busy=("nvidia-smi lists none of them"); fi
   if ((${#taken[@]} < count)); then
     for lock in "${locks[@]}"; do exec {lock}<&-; done
     taken=()

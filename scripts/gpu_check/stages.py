@@ -46,7 +46,7 @@ def mlp(sizes):
 def step(stage, steps, precision, batch, net, graph):
     """A line of `lockstep bench step`; its row goes to `steps`."""
     name = f"step of {mlp(net)}, batch {batch}, {precision}, {KINDS[graph]}"
-    words = ["bench", "step", "--matmul-precision", precision, "--batch", batch, "--model", mlp(net)]
+    words = ["bench", "step", "--precision", {"highest": "fp32", "high": "tf32"}[precision], "--batch", batch, "--model", mlp(net)]
     (row,) = stage.rows(name, *words, "--seconds", stage.check.sizes.seconds, *["--graph"] * graph)
     figure = 1e6 * row["median_step_seconds"]
     stage.line(name, "measured", figure=figure, unit="us", detail=f"{row['gflops']:.4g} GFLOP/s")

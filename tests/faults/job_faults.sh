@@ -90,8 +90,8 @@ some_twin_has_ended() { has_ended rank1 || has_ended twin; }
 # A job that trains is not disturbed by strays: a script started twice, ranks of another size, with
 # this job's token and with another one.
 strays() {  # strays TRANSPORT
-  rank 0 2 -- --steps 300 --large-mib 4 --transport "$1"
-  rank 1 2 -- --steps 300 --large-mib 4 --transport "$1"
+  rank 0 2 -- --steps 1000 --large-mib 4 --transport "$1"
+  rank 1 2 -- --steps 1000 --large-mib 4 --transport "$1"
   wait_until 10 has_written rank0 'own: auto over' || wrong "the ranks do not train"
   local name fault_start=$fault_start
   fault_start=$(now)

@@ -186,7 +186,7 @@ run_fault() {
   started=()
   problems=()
   skipped_because=
-  port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+  port=$((13000 + (RANDOM * 32768 + RANDOM) % 11000))
   ports_before=$(listening_ports)
   segments_before=$(segments)
   fault_start=$(now)

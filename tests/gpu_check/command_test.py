@@ -80,7 +80,7 @@ class Command(FolderTest):
         found = []
         for entry in os.listdir("/proc"):
             try:
-                words = Path(f"/proc/{entry}/cmdline").read_text() if entry.isdigit() else ""
+                words = Path(f"/proc/{entry}/cmdline").read_text(errors="replace") if entry.isdigit() else ""
             except OSError:
                 continue
             if str(pack / "bin") in words:

@@ -152,8 +152,9 @@ TEST(Strangers, DisturbNoJobThatRuns) {
   const std::string undisturbed = train(free_port());
   const std::string port = free_port();
   const Crowd crowd(port, 2);
-  EXPECT_EQ(train(port), undisturbed);
-  EXPECT_GT(crowd.num_connections(), 100U);
+  do {
+    EXPECT_EQ(train(port), undisturbed);
+  } while (crowd.num_connections() <= 100);
   report_row("running job: connections of strangers", crowd.num_connections(),
              "the weights of an undisturbed job, bit for bit");
 }

@@ -112,10 +112,7 @@ TEST(GptTraining, Bfloat16FactorsAreJudgedByTheirOwnLimit) {
     return weights_digest(run_lockstep(words("train " + kSmall + flags), folder.path()));
   };
   EXPECT_NE(digest("--precision bf16"), digest(""));
-  EXPECT_EQ(digest("--precision float32"), digest(""));
-  expect_rejected(
-      run_lockstep(words("train --precision bf16 --matmul-precision high"), folder.path()), 2,
-      {"--precision", "--matmul-precision"});
+  EXPECT_EQ(digest("--precision fp32"), digest(""));
   expect_rejected(run_lockstep(words("train --precision fp16"), folder.path()), 2,
                   {"'fp16' is not one of"});
 }

@@ -1,9 +1,6 @@
-// One program, started by lockstep run, by hand, as torchrun does it, by mpirun, and in a step of
-// Slurm: its ranks meet.
+// The ranks that lockstep run starts meet, with its flags and with torchrun's variables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <memory>
 
 #include "tests/tools/rank_variables.h"
 #include "tests/tools/run_lockstep.h"
@@ -17,20 +14,6 @@ Outcome run_meet(const std::string& flags, const std::string& arguments = "") {
   return MarkedProgram(words(std::string(LOCKSTEP_PROGRAM) + " run " + flags + " -- " + MEET_RANKS +
                              " " + arguments))
       .wait();
-}
-
-// Starts one process for each set of variables, and expects that they meet.
-void expect_meeting(const std::vector<Variables>& ranks) {
-  std::vector<std::unique_ptr<MarkedProgram>> programs;
-  for (const Variables& rank : ranks) {
-    programs.push_back(std::make_unique<MarkedProgram>(Arguments{MEET_RANKS}, rank));
-  }
-  const std::string n = std::to_string(ranks.size());
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const Outcome outcome = programs[rank]->wait();
-    EXPECT_EQ(outcome.err, "");
-    EXPECT_THAT(outcome.out, HasSubstr("rank " + std::to_string(rank) + " of " + n));
-  }
 }
 
 TEST(Meet, SixtyFourRanks) {
@@ -80,10 +63,6 @@ TEST(Meet, TwoLaunchersOfTwoNodes) {
   EXPECT_EQ(one.exit_code, 0) << one.err;
   EXPECT_THAT(one.out, HasSubstr("[3] rank 3 of 4, local rank 1 of 2, sum 6"));
   EXPECT_EQ(zeroth.wait().exit_code, 0);
-}
-
-TEST(Meet, ByHand) {
-  expect_meeting(ranks_by_hand(3));
 }
 
 }  // namespace

@@ -117,6 +117,13 @@ TEST_F(Resume, BeginsWhereThereIsNoCheckpointYet) {
                   {"auto takes the newest", "--checkpoint-dir"});
 }
 
+TEST_F(Resume, ANewRunInAnOldFolderIsRefused) {
+  train_to(10);
+  expect_rejected(train("--checkpoint-dir kept --steps 10 --lr 0.5"), 2,
+                  {"--checkpoint-dir", "'kept' holds checkpoints of another run, up to step 10",
+                   "--resume auto"});
+}
+
 TEST_F(Resume, WithOtherSettingsNamesThem) {
   train_to(5);
   expect_resume_rejected(

@@ -50,11 +50,11 @@ TEST(RunOutput, TheFilterShowsTheseLocalRanksOnly) {
 
 TEST(RunOutput, FlagsAreTakenAsTheTextsWriteThem) {
   const Outcome outcome =
-      run("--nproc_per_node=2 --nnodes=1 --node_rank=0 --master_addr=127.0.0.1 --master_port=29617 "
+      run("--nproc_per_node=2 --nnodes=1 --node_rank=0 --master_addr=127.0.0.1 --master_port=24617 "
           "--no_python --monitor_interval=1 --rdzv_backend=c10d --role=trainer --max_restarts=0",
           "echo $MASTER_PORT $ROLE_NAME");
   EXPECT_THAT(lines_of(outcome.out),
-              UnorderedElementsAre("[0] 29617 trainer", "[1] 29617 trainer"));
+              UnorderedElementsAre("[0] 24617 trainer", "[1] 24617 trainer"));
 }
 
 TEST(RunOutput, TheProgramNeedsNoDashesAndKeepsItsWords) {
@@ -66,7 +66,9 @@ TEST(RunOutput, TheProgramNeedsNoDashesAndKeepsItsWords) {
 }
 
 TEST(RunOutput, RanksReadNothingFromStandardInput) {
-  EXPECT_EQ(run("--standalone --nproc-per-node 2", "cat; echo end").exit_code, 0);
+  const std::string command =
+      std::string("yes | ") + LOCKSTEP_PROGRAM + " run --standalone --nproc-per-node 1 -- wc -c";
+  EXPECT_EQ(MarkedProgram({"bash", "-c", command}).wait().out, "[0] 0\n");
 }
 
 TEST(RunOutput, LogsHoldEveryStreamOfEveryAttempt) {

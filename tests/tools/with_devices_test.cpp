@@ -174,7 +174,7 @@ TEST(WithDevices, RejectsWhatItCannotDoBeforeItWaits) {
   expect_rejected(run_lockstep(words("with-devices 1 --")), 2, {"say what to run"});
   expect_rejected(run_lockstep(words("with-devices 0 -- true")), 2, {"must be at least 1"});
   expect_rejected(run_lockstep(words("with-devices many -- true")), 2, {"many"});
-  expect_rejected(run_lockstep(words("with-devices -- true")), 2, {"N is required"});
+  expect_rejected(run_lockstep(words("with-devices -- true")), 2, {"N is missing"});
   expect_rejected(run_lockstep(words("with-devices 1 --timeout -1 -- true")), 2, {"[--timeout]"});
   expect_rejected(run_lockstep(words("with-devices 1 -- no-such-program")), 2,
                   {"there is no program 'no-such-program' in PATH"});

@@ -123,8 +123,8 @@ TEST_F(PageCommand, MistakesAreNamedBeforeAnythingIsWritten) {
   expect_rejected(run("explain none.json"), 1, {"none.json"});
   expect_rejected(run("report run.json --trace-file none.json"), 1, {"none.json"});
   expect_rejected(run("report run.json --trace-file run.json"), 1, {"'run.json'", "traceEvents"});
-  expect_rejected(run("report"), 2, {"runs is required"});
-  expect_rejected(run("explain"), 2, {"run is required"});
+  expect_rejected(run("report"), 2, {"runs is missing"});
+  expect_rejected(run("explain"), 2, {"run is missing"});
   expect_rejected(run("report run.json -o run.json"), 2, {"--output", "name another"});
   expect_rejected(run("report run.json run.json --trace-file t.json"), 2, {"belongs to one run"});
   expect_rejected(run("report run.json -o none/page.html"), 1, {"--output"});
