@@ -34,7 +34,7 @@ namespace lockstep::tools {
 namespace {
 
 struct BenchStepFlags {
-  TrainingFlags training;  // --device, --matmul-precision and --precision
+  TrainingFlags training;  // --device and --precision
   std::vector<std::string> models = {"mlp:784-256-128-10"};
   std::string dataset;  // whose rows' sizes; see rows_for()
   std::string batches;  // empty: kRowBatches, or kImageBatches for a model of images
@@ -194,7 +194,7 @@ nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchRow& row
       {"threads", row.threads},
       {"graph", flags.graph},
       {"graph_nodes", step.num_graph_nodes},
-      {"matmul_precision", to_string(kernels::matmul_precision())},
+      {"precision", flags.training.precision},
       {"iterations", step.num_steps},
       {"warmup_iterations", kWarmUpSteps},
       {"median_step_seconds", step.median_seconds},
@@ -267,7 +267,6 @@ void add_bench_step_command(CLI::App& bench, const CommandLine& command) {
   step.add_option("--seconds", flags->seconds, "how long to measure each row");
   step.add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
   step.add_flag("--memory", flags->memory, "what each layer keeps in memory, too");
-  add_training_flag(step, flags->training, "--matmul-precision");
   add_training_flag(step, flags->training, "--precision");
   step.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   step.callback([flags, command] { run_bench_step(*flags, command); });

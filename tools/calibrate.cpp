@@ -81,7 +81,7 @@ void exchange_as_rank(const CalibrateFlags& flags) {
 }
 
 AllReduceTimes measure_by_processes(const CalibrateFlags& calibration, std::size_t num_ranks) {
-  const TemporaryFolder folder("calibrate");
+  const TemporaryFolder folder;
   const std::string file = folder.path() + "/exchange.json";
   RankFlags flags;
   flags.comm = "own";

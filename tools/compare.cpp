@@ -147,6 +147,14 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
           "predicts steps of one backward pass, and --accumulate takes several; leave one out");
   const bool has_pipeline = std::ranges::count(flags.modes, "pipeline") > 0;
   const DeviceType type = resolve_ranks_and_type(flags.training, has_pipeline);
+  if (has_pipeline && training.model.empty()) {
+    const std::vector<std::size_t> counts = parse_list("--devices", flags.device_counts);
+    const bool is_interleaved = training.pipeline_schedule == "interleaved";
+    const auto num_chunks =
+        static_cast<std::size_t>(is_interleaved ? training.chunks.value_or(2) : 1);
+    flags.training.model = default_model(
+        training, std::ranges::max(counts) * std::clamp<std::size_t>(num_chunks, 1, 64));
+  }
   const std::vector<PlannedRow> all_rows =
       plan_rows(training, flags.modes, flags.device_counts, type,
                 flags.is_predicting ? MissingDevices::are_predicted : MissingDevices::are_an_error);

@@ -182,7 +182,7 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
     prediction.run.rows_per_epoch =
         std::min(workload.rows_per_epoch, planned.task.num_steps * planned.task.batch);
     WhatIf same_batch;
-    same_batch.batch = planned.task.batch;
+    same_batch.batch = planned.task.rows_of_full_batch();
     require_possible(prediction, {same_batch});
     rows.push_back(predict_rows(prediction, same_batch).back());
     if (is_single) baseline = rows.size() - 1;

@@ -86,7 +86,7 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
           "say what to run: lockstep doctor -- PROGRAM ARGUMENTS");
   require_positive("--timeout", flags.timeout_seconds);
   require_writable({{"--json", flags.json_path}});
-  const TemporaryFolder folder(kDoctor);
+  const TemporaryFolder folder;
   const ChildEnd program = examine(job, folder.path(), flags.timeout_seconds);
   const doctor::Records records = doctor::read_records(folder.path());
   const std::vector<doctor::Trainer> trainers = doctor::find_trainers(records);

@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
   survive_file_size_limit();
   try {
     const int exit_code = run(argc, argv);
-    if (exit_code == 0) flush_standard_output();
+    flush_standard_output();
     return exit_code;
   } catch (const Error& error) {
     return report(error.what(), exit_code(error.code()));

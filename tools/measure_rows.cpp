@@ -30,7 +30,7 @@ namespace {
 // If the ranks fail, throws an Error that ends with their last words: Error{Usage} if they exited
 // with 2, else Error{Comm}.
 RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, std::size_t batch) {
-  const TemporaryFolder folder("compare");
+  const TemporaryFolder folder;
   const std::string row_path = folder.path() + "/row.cbor";
   const std::size_t num_ranks = placement.devices.size();
   flags.shard = shard_word(placement.mode);

@@ -174,8 +174,7 @@ void add_sample_command(CLI::App& program) {
       .add_option("--dataset", flags->dataset,
                   "for weights from elsewhere: the text whose characters the tokens are")
       ->excludes(vocab);
-  for (const char* name :
-       {"--data-dir", "--device", "--threads-per-device", "--matmul-precision", "--precision"}) {
+  for (const char* name : {"--data-dir", "--device", "--threads-per-device", "--precision"}) {
     add_training_flag(sample, *flags, name);
   }
   sample.callback([flags] { run_sample(*flags); });

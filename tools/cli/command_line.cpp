@@ -61,7 +61,30 @@ std::string describe(std::string problem, const CLI::App& program) {
   } else if (!commands.empty()) {
     problem = fmt::format("a command is missing; use one of: {}", fmt::join(commands, ", "));
   }
-  return problem + " (see lockstep --help)";
+  std::string words = command.get_name();
+  for (const CLI::App* above = command.get_parent(); above; above = above->get_parent()) {
+    words = above->get_name() + " " + words;
+  }
+  return fmt::format("{} (see {} --help)", problem, words);
+}
+
+// CLI11's "Could not convert: --momentum = abc" and "run is required", in our words.
+std::string in_our_words(std::string problem) {
+  constexpr std::string_view kConversion = "Could not convert: ";
+  constexpr std::string_view kRequired = " is required";
+  const std::size_t equals = problem.find(" = ");
+  if (problem.starts_with(kConversion) && equals != std::string::npos) {
+    const std::string word = problem.substr(equals + 3);
+    const bool is_large = word.find_first_not_of("0123456789") == std::string::npos;
+    return fmt::format("{}: {}, found '{}'",
+                       problem.substr(kConversion.size(), equals - kConversion.size()),
+                       is_large ? "expected a smaller number" : "expected a number", word);
+  }
+  if (problem.ends_with(kRequired)) {
+    problem.resize(problem.size() - kRequired.size());
+    return problem + " is missing";
+  }
+  return problem;
 }
 
 }  // namespace
@@ -103,7 +126,7 @@ std::string parse(CLI::App& program, std::vector<std::string> words) {
     if (!program.remaining(true).empty()) return describe("", program);
     program.exit(help);
   } catch (const CLI::ParseError& error) {
-    return describe(error.what(), program);
+    return describe(in_our_words(error.what()), program);
   }
   return {};
 }

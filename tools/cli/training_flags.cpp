@@ -71,14 +71,12 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          "CPU threads of each logical CPU device (default: OMP_NUM_THREADS, else cores / devices)",
          {.ranks = kEachItsOwn}),
     flag("--graph", &F::graph, "launch a whole step as one CUDA graph"),
-    flag("--matmul-precision", &F::matmul_precision,
-         "precision of float32 products on GPUs: highest (float32), high (TF32) or medium "
-         "(bfloat16)",
-         {.one_of = {"highest", "high", "medium"}}),
-    flag("--precision", &F::precision,
-         "float32, or bf16: products and attention take bfloat16 factors; their sums, weights, "
-         "loss and optimizer stay float32 (CPUs only imitate it)",
-         {.one_of = {"float32", "bf16"}, .excludes = "--matmul-precision"}),
+    flag(
+        "--precision", &F::precision,
+        "fp32; tf32: a GPU's products round their factors to 10 bits; bf16: products and attention "
+        "take bfloat16 factors, while sums, weights, loss and optimizer stay float32 (CPUs only "
+        "imitate it)",
+        {.one_of = {"fp32", "tf32", "bf16"}}),
     // It stands before --comm, which it may choose: an error names the first flag that differs by
     // rank.
     flag("--bitwise", &F::bitwise, "the same bits on 1, 2, 4 and 8 devices, but slower"),
@@ -311,9 +309,10 @@ void require_effects(const TrainingFlags& flags, const std::vector<Mode>& modes,
          "is about gradient buckets, and --bitwise sums each gradient by itself; leave one out");
   refuse(device == DeviceType::cuda, {"--threads-per-device"},
          "is for CPU devices, and these are GPUs; leave it out, or use --device cpu");
-  refuse(device == DeviceType::cpu, {"--matmul-precision"},
-         "is for products on GPUs, and the device is the CPU; leave it out, or use --device cuda");
-  refuse(flags.dtype == "float64", {"--matmul-precision", "--precision"},
+  refuse(flags.precision == "tf32" && device == DeviceType::cpu, {"--precision"},
+         "tf32 is for products on GPUs, and the device is the CPU; leave it out, or use --device "
+         "cuda");
+  refuse(flags.dtype == "float64", {"--precision"},
          "is for products of float32, and --dtype is float64; leave one out");
   refuse(flags.optimizer == "adamw", {"--momentum", "--nesterov"},
          "is for sgd, and adamw has no momentum; leave it out, or use --optimizer sgd");

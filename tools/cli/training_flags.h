@@ -30,8 +30,7 @@ struct TrainingFlags : RankFlags {
   std::string virtual_devices;
   std::optional<int> threads_per_device;
   bool graph = false;
-  std::string matmul_precision = "highest";
-  std::string precision = "float32";
+  std::string precision = "fp32";
   std::string parallel = "none";
   std::optional<int> stages;
   std::optional<int> micro_batches;
@@ -89,7 +88,7 @@ void add_training_flags(CLI::App& command, TrainingFlags& flags);
 // instead.
 void add_compare_flags(CLI::App& command, TrainingFlags& flags);
 
-// Adds a single flag, such as --matmul-precision, for commands that train nothing.
+// Adds a single flag, such as --precision, for commands that train nothing.
 void add_training_flag(CLI::App& command, TrainingFlags& flags, std::string_view name);
 
 // The words that give a command these flags; none for a flag that has its default.

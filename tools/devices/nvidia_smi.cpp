@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -34,7 +35,8 @@ struct Answer {
 Answer ask(const std::string& arguments) {
   Answer answer;
   const std::string command =
-      fmt::format("timeout {} nvidia-smi {} 2>&1", kTimeLimitSeconds, arguments);
+      fmt::format("timeout -k 1 {} nvidia-smi {} 2>&1", kTimeLimitSeconds, arguments);
+  const auto begin = std::chrono::steady_clock::now();
   std::FILE* pipe = ::popen(command.c_str(), "re");
   if (pipe == nullptr) return {{}, "nvidia-smi cannot be started"};
   std::string text;
@@ -47,7 +49,9 @@ Answer ask(const std::string& arguments) {
   for (std::string line; std::getline(stream, line);) answer.lines.push_back(line);
 
   const int exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  if (exit_code == 124) {
+  const bool is_late =
+      std::chrono::steady_clock::now() - begin >= std::chrono::seconds(kTimeLimitSeconds);
+  if (exit_code == 124 || (exit_code == 137 && is_late)) {
     answer.problem = fmt::format("nvidia-smi did not answer within {} s", kTimeLimitSeconds);
   } else if (exit_code == 127) {
     answer.problem = "no nvidia-smi in PATH (it comes with NVIDIA's driver)";
@@ -94,7 +98,7 @@ std::optional<double> number_in(const std::string& cell) {
   double number = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
   if (error != std::errc{} || end != cell.data() + cell.size()) return std::nullopt;
-  return number;
+  return number >= 0 && number < 2147483648.0 ? std::optional(number) : std::nullopt;
 }
 
 enum class Kind { text, number, mib };
@@ -205,6 +209,12 @@ std::vector<std::vector<std::string>> read_matrix(const std::string& which, std:
   return matrix;
 }
 
+// Of a path such as "NV18".
+Json num_links(const std::string& path) {
+  const std::optional<double> number = number_in(path.substr(2));
+  return number ? Json(static_cast<int>(*number)) : Json();
+}
+
 void add_links(std::size_t num_gpus, Json& links) {
   if (num_gpus < 2) return;
   const auto paths = read_matrix("-m", num_gpus);
@@ -215,7 +225,7 @@ void add_links(std::size_t num_gpus, Json& links) {
       const bool is_nvlink = paths[a][b].starts_with("NV");
       links.push_back({{"from", a},
                        {"to", b},
-                       {"nvlinks", is_nvlink ? std::stoul(paths[a][b].substr(2)) : 0},
+                       {"nvlinks", is_nvlink ? num_links(paths[a][b]) : Json(0)},
                        {"pcie", is_nvlink ? Json() : value_of(paths[a][b], Kind::text)},
                        {"peer_access", reads[a][b].empty() ? Json() : Json(reads[a][b] == "OK")}});
     }

@@ -48,18 +48,19 @@ struct GlobalGradient {
 
 constexpr double kTolerance = 3e-4;  // of float32 sums, relative to their terms
 
-// The factor on each row's gradient, if it is the same in all losses of the pass.
+// The factor on each row's gradient, if it is the same in all losses of the pass; 1 without rows.
 std::optional<double> factor_of_rows(const std::vector<LossRecord>& losses) {
+  if (losses.empty()) return {};
   std::optional<double> factor;
   for (const LossRecord& loss : losses) {
-    if (loss.num_rows == 0 && loss.is_mean) return {};
+    if (loss.num_rows == 0) continue;
     const double of_loss =
         loss.upstream / (loss.is_mean ? static_cast<double>(loss.num_rows) : 1.0);
     if (of_loss == 0 || !std::isfinite(of_loss)) return {};
     if (factor && std::abs(*factor - of_loss) > 1e-6 * std::abs(of_loss)) return {};
     factor = of_loss;
   }
-  return factor;
+  return factor.value_or(1);
 }
 
 bool is_finite(const Values& values) {

@@ -191,7 +191,7 @@ std::string find_working_bwrap() {
   if (launch::find_variable(environment, "LOCKSTEP_BUBBLEWRAP") == "off") return {};
   try {
     const std::string bwrap = launch::find_program("bwrap", environment, "grade");
-    const TemporaryFolder folder("grade");
+    const TemporaryFolder folder;
     const Words walled = walls(bwrap, {}, folder.path(), Folder::read_only, kProbe);
     return succeeds(walled, {"true"}) ? bwrap : std::string();
   } catch (const Error&) {
@@ -244,7 +244,7 @@ std::vector<std::string> find_sandbox(const Places& places) {
   if (working_bwrap().empty()) return {"limits"};
   const std::string header = (places.labs / "lab.h").string();
   const std::string program = places.host.string();
-  const TemporaryFolder folder("grade");
+  const TemporaryFolder folder;
   give_to_scratch_user(folder.path());
   const Words walled =
       walls(working_bwrap(), {header, program}, folder.path(), Folder::read_only, kProbe);
@@ -254,8 +254,7 @@ std::vector<std::string> find_sandbox(const Places& places) {
   return {"limits", "bubblewrap"};
 }
 
-Workshop::Workshop(const Places& places, const lab::Lab& lab)
-    : places_(places), lab_(lab), folder_("grade") {
+Workshop::Workshop(const Places& places, const lab::Lab& lab) : places_(places), lab_(lab) {
   give_to_scratch_user(folder_.path());
 }
 

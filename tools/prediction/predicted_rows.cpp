@@ -250,12 +250,21 @@ std::string predicted_header(const PredictionTask& task) {
                      "comm/step", "band");
 }
 
+namespace {
+
+// Samples per second, in at most seven characters.
+std::string samples_text(double per_second) {
+  if (per_second < 1e4) return fmt::format("{:.4g}", per_second);
+  return per_second < 1e7 ? fmt::format("{:.0f}", per_second) : fmt::format("{:.1e}", per_second);
+}
+
+}  // namespace
+
 std::string predicted_line(const PredictedRow& row) {
   const double step = row.step.step_seconds;
   const auto ideal = static_cast<double>(row.devices);
-  const std::string pace = row.speedup_band
-                               ? fmt::format("{:.4g}", static_cast<double>(row.batch) / step)
-                               : trace::format_seconds(row.epoch_seconds);
+  const std::string pace = row.speedup_band ? samples_text(static_cast<double>(row.batch) / step)
+                                            : trace::format_seconds(row.epoch_seconds);
   const std::string count = std::to_string(row.devices);
   // A mode with a long name gets a line of its own.
   std::string name(predict::to_string(row.strategy));
@@ -403,7 +412,9 @@ std::string limit(const PredictedRow& single, const PredictedRow& row) {
   const std::vector<std::pair<double, std::string>> losses = {
       {step.exposed_comm + step.copy, "communication that computation does not hide"},
       {step.wait, fmt::format("waiting for the slowest of {} GPUs", row.devices)},
-      {slower, "computation that slows down beside communication"}};
+      {slower,
+       "work that one GPU alone does not have: gradients copied into buckets and back, "
+       "computation slowed by communication"}};
   const auto& [seconds, name] =
       *std::ranges::max_element(losses, {}, [](const auto& loss) { return loss.first; });
   return fmt::format("{} ({} of the {} step on {} GPUs)", name, trace::format_seconds(seconds),
@@ -416,8 +427,8 @@ std::string speedup_sentence(std::span<const PredictedRow> rows) {
   const PredictedRow& single = rows.front();
   const std::size_t batch = single.batch;
   if (rows.size() == 1) {
-    return fmt::format("1 GPU: {:.4g} samples a second with {} samples a step",
-                       static_cast<double>(batch) / single.step.step_seconds, batch);
+    return fmt::format("1 GPU: {} samples a second with {} samples a step",
+                       samples_text(static_cast<double>(batch) / single.step.step_seconds), batch);
   }
   std::string text;
   for (const PredictedRow& row : rows.subspan(1)) {

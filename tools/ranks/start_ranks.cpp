@@ -60,15 +60,4 @@ int start_ranks(const RankFlags& flags, const std::vector<std::string>& argument
   return launch::launch_ranks(options);
 }
 
-TemporaryFolder::TemporaryFolder(const char* operation)
-    : path_((std::filesystem::temp_directory_path() / "lockstep_ranks_XXXXXX").string()) {
-  require(::mkdtemp(path_.data()) != nullptr, ErrorCode::Io, operation,
-          "cannot make a folder for what the ranks write in {}", path_);
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 }  // namespace lockstep::tools

@@ -1,5 +1,4 @@
-// Starts this program again as the ranks of a job on this machine, and makes the folder through
-// which they return their results.
+// Starts this program again as the ranks of a job on this machine.
 #pragma once
 
 #include <string>
@@ -19,19 +18,5 @@ std::string this_program();
 // REQUIRES: this process has no other thread.
 // Throws Error{Usage} if --comm mpi finds no mpirun; else the errors of launch::launch_ranks.
 int start_ranks(const RankFlags& flags, const std::vector<std::string>& arguments, int num_ranks);
-
-// A folder that its destructor removes.
-class TemporaryFolder {
- public:
-  // operation: the tag of the error. Throws Error{Io} if no folder can be made.
-  explicit TemporaryFolder(const char* operation);
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace lockstep::tools

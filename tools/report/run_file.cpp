@@ -158,7 +158,7 @@ RunRow planned_row(const TrainingTask& task, DevicePlacement placement) {
   row.placement = std::move(placement);
   if (task.slow_motion) row.placement.num_physical = row.placement.devices.size();
   row.threads_per_device = runtime::threads_per_device();
-  row.batch = task.batch;
+  row.batch = task.rows_of_full_batch();
   if (task.pipeline)
     row.bubble_formula = bubble_formula(*task.pipeline, row.placement.devices.size());
   row.epoch_rows = std::min(task.data->train.num_rows(), task.num_steps * task.batch);

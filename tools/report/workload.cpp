@@ -23,7 +23,9 @@ double measure_seconds_per_op(Device device) {
 
 std::vector<FileLayer> measure_layers(nn::Module& model, const TrainingTask& task, Device device) {
   Rng rng(task.seed);
-  const std::size_t num_rows = task.batch / task.accumulate;  // more may not fit into memory
+  // More may not fit into memory.
+  const std::size_t num_rows =
+      std::max<std::size_t>(1, task.rows_of_full_batch() / task.accumulate);
   const Shape shape = task.batch_shape(num_rows);
   const Variable x(task.is_text() ? Tensor::zeros(shape, DType::int64, device)
                                   : Tensor::uniform(shape, 0, 1, rng, task.dtype, device));
@@ -72,7 +74,7 @@ FileWorkload measure_workload(const TrainingTask& task, Device device, double op
   const std::shared_ptr<nn::Module> model =
       nn::make_model(task.model, task.model_data(), task.seed, task.dtype, device);
   FileWorkload workload;
-  workload.batch = task.batch;
+  workload.batch = task.rows_of_full_batch();
   workload.rows_per_epoch = task.data->train.num_rows();
   workload.input_bytes_per_row =
       static_cast<double>(task.data->train.num_features * size_of(task.batch_dtype()));

@@ -208,6 +208,21 @@ nlohmann::ordered_json decisive_settings(const TrainingFlags& flags, const Train
   return settings;
 }
 
+void require_folder_for_checkpoints(const fs::path& folder, std::size_t num_steps) {
+  on_disk(folder, [&] {
+    fs::create_directories(folder);
+    require(::access(folder.c_str(), W_OK | X_OK) == 0, ErrorCode::Io, "--checkpoint-dir",
+            "cannot write to '{}': {}", folder.string(), std::generic_category().message(errno));
+    const std::vector<fs::path> all = checkpoints_in(folder);
+    if (all.empty()) return;
+    const std::string newest = all.front().filename().string().substr(kPrefix.size());
+    require(std::stoull(newest) <= num_steps, ErrorCode::Usage, "--checkpoint-dir",
+            "'{}' holds checkpoints of another run, up to step {}; go on from there with --resume "
+            "auto, or name another folder",
+            folder.string(), std::stoull(newest));
+  });
+}
+
 std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const TrainingTask& task) {
   const bool is_auto = flags.resume == "auto";
   fs::path folder = is_auto ? flags.checkpoint_dir : flags.resume;

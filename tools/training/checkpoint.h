@@ -46,6 +46,10 @@ nlohmann::ordered_json decisive_settings(const TrainingFlags& flags, const Train
 // Throws Error{Io} when something cannot be written; older checkpoints are then still there.
 void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint);
 
+// Makes the folder. Throws Error{Usage} if it holds a checkpoint of more steps than those that the
+// run has behind it: then that of another run; Error{Io} if nothing can be written there.
+void require_folder_for_checkpoints(const std::filesystem::path& folder, std::size_t num_steps);
+
 // For --resume WORD: auto (the newest of --checkpoint-dir; nothing where there is none), a
 // checkpoint, or a folder of them.
 // Throws Error{Io} where there is none; that names the file for one that is missing, truncated or

@@ -66,11 +66,12 @@ struct CapturedSteps {
   Step last;
 };
 
-// At depth three a pass without a step gathers parameters that no step needs. At lower depths the
-// next step uses what the pass gathered.
+// The stages of a pipeline send the activations of the test rows. At depth three of shards a pass
+// without a step gathers parameters that no step needs; at lower depths the next step uses them.
 std::unique_ptr<trace::UncountedScope> beside_the_steps(const LocalModels& models) {
-  if (!models.sharded || models.sharded->depth() != parallel::ShardDepth::parameters)
-    return nullptr;
+  const bool gathers =
+      models.sharded && models.sharded->depth() == parallel::ShardDepth::parameters;
+  if (!models.pipeline && !gathers) return nullptr;
   return std::make_unique<trace::UncountedScope>(std::vector<int>{models.first().rank});
 }
 
@@ -450,7 +451,7 @@ class TrainingLoop {
         {"lr", line.learning_rate},
         {"grad_norm", line.grad_norm},
         {"step_seconds", seconds},
-        {"samples_per_second", static_cast<double>(task_.batch) / seconds}};
+        {"samples_per_second", static_cast<double>(task_.rows_of_full_batch()) / seconds}};
     log_->write(json.dump() + '\n');
     log_->publish();
   }

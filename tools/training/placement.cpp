@@ -168,9 +168,10 @@ std::string shard_word(Mode mode) {
 }
 
 DeviceType resolve_device_type(const TrainingFlags& flags) {
-  kernels::set_matmul_precision(flags.precision == "bf16"
-                                    ? kernels::MatmulPrecision::bf16
-                                    : kernels::parse_matmul_precision(flags.matmul_precision));
+  using kernels::MatmulPrecision;
+  kernels::set_matmul_precision(flags.precision == "bf16"   ? MatmulPrecision::bf16
+                                : flags.precision == "tf32" ? MatmulPrecision::high
+                                                            : MatmulPrecision::highest);
   const bool has_gpu = !runtime::physical_gpus().empty();
   if (flags.device == "cuda" && !has_gpu) {
     fail(ErrorCode::Device, "--device", "cuda was asked for: {}", runtime::no_gpu_reason());

@@ -37,8 +37,7 @@ struct DevicePlacement {
 };
 
 // The device type that --device names (auto: CUDA if there is a GPU), after declaring what
-// --virtual-devices says. Also sets the precision of --matmul-precision or
-// --precision.
+// --virtual-devices says. Also sets --precision.
 // Throws Error{Device} for cuda where there is none, with the reason.
 DeviceType resolve_device_type(const TrainingFlags& flags);
 

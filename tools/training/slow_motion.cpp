@@ -47,7 +47,9 @@ StepTime rehearse(TrainingTask task, const DevicePlacement& placement, const Tra
   options.pace = slow_motion::Pace::none;
   slow_motion::Machine machine(options);
   const slow_motion::OnStage on_stage(machine);
-  task.num_steps = std::min(task.num_steps, kMostSteps);
+  task.checkpoints.reset();
+  const std::size_t first_step = task.first_step();
+  task.num_steps = std::min(task.num_steps, first_step + kMostSteps);
   const runtime::Time begin = runtime::now();
   const auto so_far = [&] {
     return StepTime{runtime::to_seconds(runtime::now() - begin),
@@ -59,10 +61,11 @@ StepTime rehearse(TrainingTask task, const DevicePlacement& placement, const Tra
   TrainingObserver observer;
   observer.on_step = [&](std::size_t num_done) {
     last = so_far();
-    if (num_done == 1 && task.num_steps > 1) first = last;  // it finds memory and threads
+    // The first one finds memory and threads.
+    if (num_done == first_step + 1 && task.num_steps > num_done) first = last;
   };
   train(task, observer);
-  const auto steps = static_cast<double>(std::max<std::size_t>(1, task.num_steps - 1));
+  const auto steps = static_cast<double>(std::max<std::size_t>(2, task.num_steps - first_step) - 1);
   return {(last.real_seconds - first.real_seconds) / steps,
           (last.modelled_seconds - first.modelled_seconds) / steps,
           (last.num_kernels - first.num_kernels) / steps};

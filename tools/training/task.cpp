@@ -64,11 +64,6 @@ data::Augmentation augmentation_of(const TrainingFlags& flags, const TrainingTas
           .flip = flags.augment.find("flip") != std::string::npos};
 }
 
-std::string default_model(const datasets::DatasetSpec& dataset, const datasets::RowSize& row) {
-  if (dataset.is_text()) return "gpt:4-4-128-64";
-  return fmt::format("mlp:{}-256-{}", row.num_features, row.num_classes);
-}
-
 nn::ModelData::Values row_values(bool text) {
   return text ? nn::ModelData::Values::tokens : nn::ModelData::Values::numbers;
 }
@@ -253,8 +248,11 @@ void take_checkpoints(TrainingTask& task, const TrainingFlags& flags) {
                                 : task.steps_per_epoch(),
                         require_positive("--keep", flags.keep)};
   }
-  if (flags.resume.empty()) return;
-  std::optional<Checkpoint> found = find_checkpoint(flags, task);
+  std::optional<Checkpoint> found;
+  if (!flags.resume.empty()) found = find_checkpoint(flags, task);
+  if (!flags.checkpoint_dir.empty()) {
+    require_folder_for_checkpoints(flags.checkpoint_dir, found ? found->step : 0);
+  }
   if (!found) return;
   require(found->step <= task.num_steps, ErrorCode::Usage, "--resume",
           "the checkpoint has {} steps behind it, and this run ends after {}; ask for more --steps "
@@ -267,12 +265,21 @@ void take_checkpoints(TrainingTask& task, const TrainingFlags& flags) {
 
 }  // namespace
 
+std::string default_model(const TrainingFlags& flags, std::size_t num_parts) {
+  const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
+  if (dataset.is_text()) return "gpt:4-4-128-64";
+  const datasets::RowSize row = datasets::usual_row_size(dataset);
+  std::string hidden = "-256";
+  for (std::size_t i = 2; i < num_parts; ++i) hidden += "-256";
+  return fmt::format("mlp:{}{}-{}", row.num_features, hidden, row.num_classes);
+}
+
 TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   TrainingTask task;
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
   datasets::RowSize row = datasets::usual_row_size(dataset);
   if (!flags.vocab_dir.empty()) row.num_classes = datasets::kGpt2Vocabulary;
-  task.model = flags.model.empty() ? default_model(dataset, row) : flags.model;
+  task.model = flags.model.empty() ? default_model(flags) : flags.model;
   task.dtype = parse_dtype(flags.dtype);
   const nn::ModelSpec spec = nn::parse_model(task.model);
   const nn::ModelData data =

@@ -94,6 +94,10 @@ struct TrainingTask {
 // starts.
 TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices);
 
+// The model where none is said: a GPT for a text, else an MLP with 256 neurons between its layers.
+// It has a layer for each of so many parts of a pipeline, and two at least.
+std::string default_model(const TrainingFlags& flags, std::size_t num_parts = 2);
+
 // The parts of make_task(), for ranks that are processes. read_task only looks at the flags and
 // starts no thread (except for --graph); load_task reads data and weights. Only rank 0 has outputs.
 TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices);

@@ -93,8 +93,9 @@ std::uint64_t hash_of(ConstTensorView values) {
   const std::size_t count = values.num_bytes();
   if (count <= kWholeBytes) return finish(hash_bytes(count, bytes, count));
   std::uint64_t hash = count;
-  const std::size_t stride = count / kNumWords / 8 * 8;
-  for (std::size_t i = 0; i < kNumWords; ++i) hash = hash_bytes(hash, bytes + i * stride, 8);
+  for (std::size_t i = 0; i < kNumWords; ++i) {
+    hash = hash_bytes(hash, bytes + i * (count / 8) / kNumWords * 8, 8);
+  }
   return finish(hash_bytes(hash, bytes + count - kEndBytes, kEndBytes));
 }
 
