@@ -66,6 +66,19 @@ void verify(const char* kind, const std::vector<Item>& mine, comm::Communicator&
   }
 }
 
+// Ranks that are threads share memory, but each trains a model of its own.
+void require_own_model(const nn::Module& module, comm::Communicator& communicator) {
+  const std::vector<Variable> parameters = module.parameters();
+  if (communicator.transport() != "thread" || parameters.empty()) return;
+  const auto address = reinterpret_cast<std::intptr_t>(parameters[0].identity());
+  const std::vector<std::int64_t> all = comm::gather_numbers({address}, communicator);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    const auto other = std::ranges::find(all, all[rank]) - all.begin();
+    require(other == static_cast<std::ptrdiff_t>(rank), ErrorCode::Usage, "ddp",
+            "ranks {} and {} wrap the same parameters; make a model in each rank", other, rank);
+  }
+}
+
 }  // namespace
 
 void broadcast_model(const nn::Module& module, comm::Communicator& communicator) {
@@ -78,6 +91,7 @@ void broadcast_model(const nn::Module& module, comm::Communicator& communicator)
     buffers.emplace_back(name, shape_and_dtype(buffer));
   }
   verify("parameter", parameters, communicator);
+  require_own_model(module, communicator);
   verify("buffer", buffers, communicator);
   broadcast_values(module, communicator, 0);
 }

@@ -57,9 +57,9 @@ struct DdpOptions {
 
 class Ddp final : public nn::ModuleOf<Ddp> {
  public:
-  // Throws Error{Usage} when no parameter requires a gradient, and Error{Comm}, with the same
-  // message on every rank, naming the first rank and parameter that differ from rank 0's.
-  // REQUIRES: the communicator outlives this.
+  // Throws Error{Usage} when no parameter requires a gradient or ranks that are threads share a
+  // model, and Error{Comm}, with the same message on every rank, naming the first rank and
+  // parameter that differ from rank 0's. REQUIRES: the communicator outlives this.
   Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
       const DdpOptions& options = {});
   Ddp(const Ddp&) = default;

@@ -64,7 +64,8 @@ Tensor Sharded::clip_grad_norm(double max_norm) const {
       std::sqrt(comm::reduce_number(mine * mine, comm::ReduceOp::sum, *communicator_, device));
   const double factor = max_norm / (norm + 1e-6);
   for (const Variable& value : values) {
-    if (factor < 1 && value.grad().defined()) value.grad().scale_(factor);
+    // A norm that is not a number scales, too.
+    if (!(factor >= 1) && value.grad().defined()) value.grad().scale_(factor);
   }
   return Tensor::full({}, norm, DType::float64, device);
 }

@@ -116,6 +116,15 @@ TEST(DdpConstruction, EveryRankNamesTheFirstDifference) {
   }
 }
 
+TEST(DdpConstruction, RanksThatShareAModelAreNamed) {
+  const auto shared = make_linear(3, 2, 1);
+  run_ranks(2, [&](comm::Communicator& communicator) {
+    if (communicator.transport() != "thread") return;
+    expect_error(ErrorCode::Usage, "ranks 0 and 1 wrap the same parameters",
+                 [&] { Ddp(shared, communicator); });
+  });
+}
+
 TEST(DdpConstruction, PrintsAsInPyTorch) {
   run_ranks(2, [](comm::Communicator& communicator) {
     Ddp ddp(make_linear(10, 1, 1), communicator);
