@@ -206,7 +206,7 @@ TEST(RunEnd, ARankThatOnlyReadsSlowlyIsNotInTheWay) {
   EXPECT_EQ(MarkedProgram({"bash", "-c", command}).wait().out, "200000\n");
 }
 
-// Where a shell becomes the launcher, its tee is a child of the launcher.
+// A shell that execs the launcher leaves its tee as a child of the launcher.
 TEST(RunEnd, AReaderThatIsItsChildReadsAll) {
   const TempFolder folder;
   const std::string read = (folder / "read").string();

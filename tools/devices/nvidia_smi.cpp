@@ -209,7 +209,7 @@ std::vector<std::vector<std::string>> read_matrix(const std::string& which, std:
   return matrix;
 }
 
-// Of a path such as "NV18".
+// A path such as "NV18" names its number of links.
 Json num_links(const std::string& path) {
   const std::optional<double> number = number_in(path.substr(2));
   return number ? Json(static_cast<int>(*number)) : Json();

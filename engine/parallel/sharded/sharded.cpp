@@ -62,12 +62,17 @@ Tensor Sharded::clip_grad_norm(double max_norm) const {
   const double mine = values.empty() ? 0 : optim::clip_grad_norm_on_device(values, kNoLimit).item();
   const double norm =
       std::sqrt(comm::reduce_number(mine * mine, comm::ReduceOp::sum, *communicator_, device));
-  const double factor = max_norm / (norm + 1e-6);
+  const Tensor of_all = Tensor::full({}, norm, DType::float64, device);
+  std::vector<TensorView> grads;
   for (const Variable& value : values) {
-    // A norm that is not a number scales, too.
-    if (!(factor >= 1) && value.grad().defined()) value.grad().scale_(factor);
+    if (!value.grad().defined()) continue;
+    value.grad().bump_version();
+    grads.push_back(value.grad().view());
   }
-  return Tensor::full({}, norm, DType::float64, device);
+  if (max_norm < kNoLimit && !grads.empty()) {
+    of_all.backend().clip(of_all.stream(), grads, of_all.view(), max_norm);
+  }
+  return of_all;
 }
 
 void Sharded::gather(const OfPiece& of_piece, const Visit& visit) const {
