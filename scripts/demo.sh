@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Builds Lockstep, trains one model on one device and on several, compares the epoch times, and checks that
-# the parallel runs computed what one device computes. Then it acts out the same engine in slow motion on the
-# 8 GPUs of a DGX A100, beside what is predicted for them.
+# Builds Lockstep and trains three times, each time on one device and on several: a net for which more devices pay,
+# one for which they don't, and the 8 GPUs of a DGX A100 in slow motion, beside what is predicted for them. Every
+# table ends with the check that several devices computed what one computes.
 #
-#   scripts/demo.sh [OPTION...]        options of `lockstep compare`; they replace those of the first table,
-#                                      and leave out the second
+#   scripts/demo.sh [OPTION...]        options of `lockstep compare`; they change the first table and leave out the rest
 #
-# The run files are build/demo/out.json and acted.json; build/demo/report.html shows them as charts.
+# The run files are build/demo/*.json; build/demo/report.html shows them as charts.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -15,9 +14,15 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   exit 0
 fi
 
+cores=$(nproc)
+counts=2  # of devices: up to 8, but no more than there are cores
+for count in 4 8; do
+  if [[ $count -le $cores ]]; then counts+=,$count; fi
+done
+
 # Each default is left out where the caller gives the same flag.
-defaults=(--dataset digits --model mlp:64-1024-1024-10 --modes 'dp,ddp' --devices '1,2,4,8' --epochs 3
-          --json build/demo/out.json --trace build/demo/out.trace.json)
+defaults=(--dataset digits --model lenet --batch 256 --modes 'dp,ddp' --devices "$counts" --epochs 3
+          --json build/demo/it_pays.json --trace build/demo/it_pays.trace.json)
 options=()
 for ((i = 0; i < ${#defaults[@]}; i += 2)); do
   flag=${defaults[i]}
@@ -32,24 +37,38 @@ done
 scripts/setup.sh
 build release lockstep
 mkdir -p build/demo
+lockstep=build/release/bin/lockstep
 
 # report RUN.json...: writes the page and says where.
 report() {
   echo
-  build/release/bin/lockstep report "$@" -o build/demo/report.html
+  "$lockstep" report "$@" -o build/demo/report.html
 }
 
 if [[ $# -gt 0 ]]; then
-  build/release/bin/lockstep compare "${options[@]}" "$@"
-  if [[ " ${options[*]} " == *" --json "* ]]; then report build/demo/out.json; fi
+  "$lockstep" compare "${options[@]}" "$@"
+  if [[ " ${options[*]} " == *" --json "* ]]; then report build/demo/it_pays.json; fi
   exit 0
 fi
 
-echo "1. Measured on this machine: 64 rows a step, shared by more and more devices"
-build/release/bin/lockstep compare "${options[@]}"
+echo "1. Much to compute, little to send: LeNet with 256 images a step"
+if [[ $cores -gt 1 ]]; then
+  echo "   Look at speed-up beside ideal: how much of its core is each device worth?"
+else
+  echo "   With one core, a second device can only show what sharing it costs."
+fi
+"$lockstep" compare "${options[@]}"
+
 echo
-echo "2. In slow motion, on the 8 GPUs of a DGX A100: 2048 rows a step, measured and predicted (~)"
-build/release/bin/lockstep compare --act-as dgx-a100 --predict --dataset synthetic:8192x64x10 \
+echo "2. Little to compute, much to send and update: a wide MLP, 64 rows a step"
+echo "   Look at the last sentence: where does the second device's time go?"
+"$lockstep" compare --dataset digits --model mlp:64-1024-1024-10 --batch 64 --modes dp,ddp --devices 2 --epochs 3 \
+  --json build/demo/it_does_not.json --trace build/demo/it_does_not.trace.json
+
+echo
+echo "3. The 8 GPUs of a DGX A100 in slow motion: an MLP with 2048 rows a step"
+echo "   Look at each row beside its prediction (~), and again at speed-up and ideal."
+"$lockstep" compare --act-as dgx-a100 --predict --dataset synthetic:8192x64x10 \
   --model mlp:64-512-512-512-10 --modes ddp --devices 2,4,8 --batch 2048 --lr 0.01 \
-  --json build/demo/acted.json --trace build/demo/acted.trace.json
-report build/demo/out.json build/demo/acted.json
+  --json build/demo/eight_a100.json --trace build/demo/eight_a100.trace.json
+report build/demo/it_pays.json build/demo/it_does_not.json build/demo/eight_a100.json

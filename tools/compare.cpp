@@ -38,6 +38,7 @@ std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
                                const std::vector<RunRow>& rows) {
   std::vector<std::string> lines{factor_note(rows), sharing_note(rows)};
   for (const PlannedRow& row : plan) lines.push_back(idle_note(row.task, row.placement));
+  for (const std::string& note : efficiency_notes(rows)) lines.push_back(note);
   for (const std::string& note : contention_notes(rows)) lines.push_back(note);
   std::vector<std::string> distinct;
   for (const std::string& line : lines) {
@@ -147,13 +148,17 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
           "predicts steps of one backward pass, and --accumulate takes several; leave one out");
   const bool has_pipeline = std::ranges::count(flags.modes, "pipeline") > 0;
   const DeviceType type = resolve_ranks_and_type(flags.training, has_pipeline);
+  const std::size_t most = most_devices(flags.device_counts);
+  // A device has the same size in every row, so that a second one shows what a second one brings.
+  if (type == DeviceType::cpu && training.act_as.empty()) {
+    flags.training.threads_per_device = static_cast<int>(threads_per_device(training, most));
+  }
   if (has_pipeline && training.model.empty()) {
-    const std::vector<std::size_t> counts = parse_list("--devices", flags.device_counts);
     const bool is_interleaved = training.pipeline_schedule == "interleaved";
     const auto num_chunks =
         static_cast<std::size_t>(is_interleaved ? training.chunks.value_or(2) : 1);
-    flags.training.model = default_model(
-        training, std::ranges::max(counts) * std::clamp<std::size_t>(num_chunks, 1, 64));
+    flags.training.model =
+        default_model(training, most * std::clamp<std::size_t>(num_chunks, 1, 64));
   }
   const std::vector<PlannedRow> all_rows =
       plan_rows(training, flags.modes, flags.device_counts, type,

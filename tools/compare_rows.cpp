@@ -64,6 +64,17 @@ std::vector<std::optional<std::size_t>> list_groups(const TrainingFlags& flags) 
 
 }  // namespace
 
+std::size_t most_devices(const std::string& device_counts) {
+  return std::ranges::max(parse_device_counts(device_counts));
+}
+
+bool shares_cores(const PlannedRow& row, const TrainingFlags& flags) {
+  const std::vector<Device>& devices = row.placement.devices;
+  if (devices[0].type != DeviceType::cpu || row.task.slow_motion) return false;
+  const std::size_t threads = threads_per_device(flags, devices.size());
+  return devices.size() * threads > runtime::num_cores();
+}
+
 std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::vector<std::string>& modes,
                                   const std::string& device_counts, DeviceType type,
                                   MissingDevices missing) {
@@ -85,6 +96,7 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::vector<
   const TrainingTask task = make_task(of_all, *std::max_element(counts.begin(), counts.end()));
   std::vector<PlannedRow> rows;
   for (const std::optional<std::size_t> rows_per_device : groups) {
+    const auto first = static_cast<std::ptrdiff_t>(rows.size());
     for (const DevicePlacement& placement : placements) {
       const std::size_t num_devices = placement.devices.size();
       const std::size_t batch = rows_per_device ? *rows_per_device * num_devices : task.batch;
@@ -100,6 +112,8 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::vector<
       rows.back().task.shard = shard_depth(placement.mode);
       require_fitting_sampler(rows.back().task, placement);
     }
+    std::stable_partition(rows.begin() + first, rows.end(),
+                          [&](const PlannedRow& row) { return !shares_cores(row, flags); });
   }
   return rows;
 }

@@ -34,7 +34,15 @@ struct PlannedRow {
   bool is_missing = false;  // its devices do not exist, so it can only be predicted
 };
 
-// One device first, then each mode on each number of devices, all with the batch of --batch. With
+// The largest of the counts in "1,2,4,8". Throws Error{Usage}.
+std::size_t most_devices(const std::string& device_counts);
+
+// True if the row's devices have more threads than there are cores, so that more of them show
+// overhead and no speed-up. False for GPUs, and for devices that act out a machine.
+bool shares_cores(const PlannedRow& row, const TrainingFlags& flags);
+
+// One device first, then each mode on each number of devices, all with the batch of --batch; rows
+// that share cores come last. With
 // --per-device-batch 64,256 such a group for every number: its first row is one device with that
 // many rows a step, and n devices have n times as many, so that each device does the same work in
 // every row of a group (weak scaling).

@@ -6,10 +6,15 @@
 
 #include <sstream>
 
+#include "engine/runtime/logical_device.h"
+
 namespace lockstep::tools {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 RunRow row_of(Mode mode, std::size_t num_devices, std::size_t num_threads, double epoch_seconds) {
@@ -102,6 +107,22 @@ TEST(RowTable, ADisturbedRowIsMarkedBehindItsMode) {
   EXPECT_THAT(table_line(row, row, TableWidth::terminal), StartsWith("single* "));
   row.contended.reset();
   EXPECT_THAT(table_line(row, row, TableWidth::terminal), StartsWith("single? "));
+}
+
+// 8.3 s on one device, of whose time two should take half.
+TEST(RowTable, UpToFivePercentMoreThanTheIdealIsNoise) {
+  const RunRow baseline = row_of(Mode::single, 1, 1, 8.3);
+  const auto two = [&](double seconds) { return row_of(Mode::ddp, 2, 1, seconds); };
+  const auto line = [&](double seconds) {
+    return table_line(two(seconds), baseline, TableWidth::wide);
+  };
+  if (runtime::num_cores() < 2) GTEST_SKIP() << "needs two cores";
+  EXPECT_THAT(line(4.6), HasSubstr(" 90 %"));
+  EXPECT_THAT(efficiency_notes({baseline, two(4.6)}), IsEmpty());
+  EXPECT_THAT(line(4), AllOf(StartsWith("ddp  "), HasSubstr("2.08x"), HasSubstr(" 100 %")));
+  EXPECT_THAT(efficiency_notes({baseline, two(4)}), ElementsAre(HasSubstr("shown as 100 %")));
+  EXPECT_THAT(line(2), AllOf(StartsWith("ddp+ "), HasSubstr(" 208 %")));
+  EXPECT_THAT(efficiency_notes({baseline, two(2)}), ElementsAre(StartsWith("+ faster than")));
 }
 
 TEST(RowTable, LegendDefinesIdealEfficiencyAndBusy) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <ranges>
 #include <utility>
 
@@ -80,161 +81,197 @@ struct Judged {
   std::size_t num_cores;  // of the machine that was measured
 };
 
-// --- what limits it ---
+// --- what keeps it from its ideal ---
 
-// A larger share of the step is worth a remedy.
-constexpr double kNotable = 0.2;
-// A device that computes longer than its share by more than this is not just unlucky.
-constexpr double kNotShared = 1.2;
-// A higher efficiency than this means more than an unlucky baseline.
-constexpr double kTooEfficient = 1.1;
+// A smaller distance from the ideal is not worth a sentence.
+constexpr double kCloseToIdeal = 0.95;
+// A higher efficiency means more than noise.
+constexpr double kTooEfficient = 1.05;
+// A part of the distance that is smaller than this share of it goes unsaid.
+constexpr double kNotable = 0.1;
 
-double computation(const trace::StepBreakdown& step) {
-  return step.forward + step.backward + step.optimizer;
-}
-
-constexpr const char* kUnsharedWork = "work that does not shrink with more devices";
-
-struct Part {
-  double seconds;
-  const char* name;
-  const char* remedy;
-};
-
-// The parts of a step other than computation, largest first.
-std::array<Part, 5> overheads(const trace::StepBreakdown& step) {
-  std::array<Part, 5> parts{
-      {{step.exposed_comm, "exposed communication",
-        "a larger batch per device gives the same messages more computation to hide behind"},
-       {step.wait, "waiting for other devices",
-        "a larger batch per device makes each of them wait less often"},
-       {step.copy, "copies between devices",
-        "a larger batch per device spreads them over more rows"},
-       {step.data, "waiting for data", "batches are made too slowly, by one thread"},
-       {step.host + step.unattributed, "work on the host",
-        "a larger batch per device spreads it over more rows"}}};
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const Part& a, const Part& b) { return a.seconds > b.seconds; });
-  return parts;
-}
+// The parts of a step, as they are called everywhere.
+constexpr std::array<std::string_view, trace::kBreakdownParts.size()> kPartNames = {
+    "data",      "copies",  "forward", "backward",    "exposed communication",
+    "optimizer", "waiting", "host",    "unattributed"};
 
 double ideal_speedup(const FileRow& row) {
   return row.ideal_speedup.value_or(static_cast<double>(row.devices));
 }
 
-std::string too_efficient_note(double efficiency) {
-  if (efficiency <= kTooEfficient) return {};
-  return fmt::format(
-      " {:.0f} % of the ideal is more than the hardware gives: the baseline was disturbed, or its "
-      "data left the caches; measure both again.",
-      100 * efficiency);
+double efficiency(const Judged& judged) {
+  return speedup(judged.row(), judged.baseline()) / ideal_speedup(judged.row());
 }
 
-// How many times as long the row computes as its share of the baseline's computation would take.
-double unshared_factor(const FileRow& row, const FileRow& baseline, double ideal) {
-  if (!baseline.breakdown) return 1;
-  const double work = static_cast<double>(row.batch) / static_cast<double>(baseline.batch);
-  return computation(*row.breakdown) / (work * computation(*baseline.breakdown) / ideal);
-}
-
-// The limit and the advice both continue the words "limited by".
-struct Cause {
-  std::string limit;
-  std::string advice;
-
-  std::string text() const { return advice.empty() ? limit : limit + "; " + advice; }
+// How much longer one part of a step is than its share of one device's, and why.
+struct Excess {
+  double seconds = 0;
+  std::string name;    // "the optimizer, which each device repeats"
+  std::string reason;  // with the file's figures; may be empty
+  bool is_spread_by_rows =
+      false;  // as long for any number of rows: more of them make it matter less
 };
 
-// True if the file has this mode on at least so many devices. The judged row is faster, so that
-// mode is no advice.
-bool has_tried(const FileRows& rows, std::string_view mode, std::size_t num_devices) {
-  return std::ranges::any_of(
-      rows, [&](const FileRow* row) { return row->mode == mode && row->devices >= num_devices; });
+std::string rows_text(std::size_t rows) {
+  return fmt::format("{} row{}", rows, rows == 1 ? "" : "s");
 }
 
-Cause shared_hardware(const FileRow& row, std::size_t num_cores) {
+// Matrix products of fewer rows use a device less well.
+Excess computation_excess(const FileRow& row, const FileRow& baseline, double seconds) {
+  const std::size_t rows = row.batch / row.devices;
+  if (row.mode == "pipeline" || rows >= baseline.batch) {
+    return {seconds, "forward and backward, slower than one device's", "", false};
+  }
+  return {seconds, "smaller products",
+          fmt::format("{} a device instead of {}", rows_text(rows), baseline.batch), true};
+}
+
+Excess optimizer_excess(const FileRow& row, double seconds) {
+  if (row.mode == "dp") {
+    return {seconds, "the optimizer, which one device runs for all", "", true};
+  }
+  if (row.mode == "pipeline" || row.mode.starts_with("zero")) {
+    return {seconds, "the optimizer", "", true};
+  }
+  return {seconds, "the optimizer, which each device repeats", "", true};
+}
+
+Excess wait_excess(const FileRow& row, double seconds) {
+  if (row.mode == "pipeline") return {seconds, "stages that wait for each other", "", false};
+  return {seconds, "waiting for the slowest device", "", false};
+}
+
+// The row's step if it were as fast as its ideal speed-up says.
+double ideal_seconds(const FileRow& row, const FileRow& baseline) {
+  const double work = static_cast<double>(row.batch) / static_cast<double>(baseline.batch);
+  return work * baseline.step_seconds / ideal_speedup(row);
+}
+
+// REQUIRES: both have a breakdown.
+std::vector<PartOfStep> compare_parts(const FileRow& row, const FileRow& baseline) {
+  const double scale = ideal_seconds(row, baseline) / baseline.step_seconds;
+  std::vector<PartOfStep> parts;
+  for (std::size_t i = 0; i < kPartNames.size(); ++i) {
+    const auto seconds = trace::kBreakdownParts[i].seconds;
+    const double one = *baseline.breakdown.*seconds;
+    parts.push_back({kPartNames[i], one, scale * one, *row.breakdown.*seconds});
+  }
+  return parts;
+}
+
+// The parts of the row's step that are longer than their share of the baseline's, longest first.
+// REQUIRES: both have a breakdown.
+std::vector<Excess> excesses(const FileRow& row, const FileRow& baseline) {
+  const auto more = [&](auto... parts) {
+    double seconds = 0;
+    for (const PartOfStep& part : compare_parts(row, baseline)) {
+      if (((part.name == parts) || ...)) seconds += part.row - part.share;
+    }
+    return seconds;
+  };
+  std::vector<Excess> found{
+      computation_excess(row, baseline, more("forward", "backward")),
+      optimizer_excess(row, more("optimizer")),
+      {more("exposed communication"), "exposed communication",
+       row.comm_bytes > 0 ? fmt::format("a device sends {}", format_bytes(row.comm_bytes)) : "",
+       true},
+      {more("copies"), "copies between devices", "", row.mode == "dp"},
+      wait_excess(row, more("waiting")),
+      {more("data"), "making the batch", "", false},
+      {more("host", "unattributed"), "work on the host", "", true}};
+  std::ranges::stable_sort(found, std::greater{}, &Excess::seconds);
+  return found;
+}
+
+std::string sharing_text(const FileRow& row, std::size_t num_cores) {
   const std::size_t count = num_hardware_units(row, num_cores);
-  return {fmt::format("the {} {}{} that the devices share", count, row.is_on_cores ? "core" : "GPU",
-                      count == 1 ? "" : "s"),
-          ""};
+  return fmt::format("{} devices share {} {}{}", row.devices, count,
+                     row.is_on_cores ? "core" : "GPU", count == 1 ? "" : "s");
 }
 
-// True if the file has these devices with other batches: it then shows what a larger one gains.
-bool has_sizes(const FileRows& rows, const FileRow& row) {
-  return std::ranges::any_of(rows, [&](const FileRow* other) {
+// Why the row's times cannot be judged; empty if they can.
+std::string disturbance(const Judged& judged) {
+  const FileRow& row = judged.row();
+  if (row.contended == true && row.kind == "acted") {
+    return "the cores here could not keep up; use a larger --slow-motion";
+  }
+  if (row.contended == true || judged.baseline().contended == true) {
+    return fmt::format("other processes used the {} meanwhile; repeat it on an idle machine",
+                       row.is_on_cores ? "cores" : "GPU");
+  }
+  return {};
+}
+
+// True if an epoch has rows for a larger batch, and the file does not show what that gains.
+bool may_grow(const FileRows& rows, const FileRow& row) {
+  const bool has_sizes = std::ranges::any_of(rows, [&](const FileRow* other) {
     return other->mode == row.mode && other->devices == row.devices && other->batch != row.batch;
   });
+  return !has_sizes && !row.epoch_seconds.empty() &&
+         row.epoch_seconds.back() >= 1.5 * row.step_seconds;
+}
+
+std::string distance_text(const Judged& judged) {
+  const FileRow& row = judged.row();
+  const FileRow& baseline = judged.baseline();
+  const double ideal = ideal_seconds(row, baseline);
+  const double distance = row.step_seconds - ideal;
+  if (distance <= (1 - kCloseToIdeal) * row.step_seconds) {
+    return efficiency(judged) >= kCloseToIdeal
+               ? ""
+               : " Its median step is as short as that; longer steps, or time between steps, make "
+                 "up the rest.";
+  }
+  const std::vector<Excess> found = excesses(row, baseline);
+  std::string text = fmt::format(" A step takes {} instead of {}. Of the difference,",
+                                 format_seconds(row.step_seconds), format_seconds(ideal));
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Excess& excess = found[i];
+    if (i > 0 && excess.seconds < kNotable * distance) break;
+    text += fmt::format("{} {}{} {}{}", i == 0 ? "" : ";", format_seconds(excess.seconds),
+                        i == 0 ? " are" : "", excess.name,
+                        excess.reason.empty() ? "" : " (" + excess.reason + ")");
+  }
+  text += ".";
+  if (found[0].is_spread_by_rows && may_grow(judged.rows, row)) {
+    text += " A larger batch gives each device more rows to spread that over.";
+  }
+  return text;
 }
 
 // REQUIRES: judged.has_several_devices().
-Cause cause_of(const Judged& judged) {
-  const FileRows& rows = judged.rows;
-  const std::size_t num_cores = judged.num_cores;
-  const FileRow& row = judged.row();
-  const FileRow& baseline = judged.baseline();
-  const bool has_advice = !has_sizes(rows, row);
-  if (is_oversubscribed(row, num_cores)) return shared_hardware(row, num_cores);
-  if (row.contended == true && row.kind == "acted") {
-    return {"the cores here, which could not keep up", "use a larger --slow-motion"};
-  }
-  if (row.contended == true || baseline.contended == true) {
-    return {fmt::format("other processes, which used the {} meanwhile",
-                        row.is_on_cores ? "cores" : "GPU"),
-            "repeat it on an idle machine"};
-  }
-  if (row.mode == "pipeline") {
-    return {"stages that wait for each other", "more --micro-batches shorten the bubble"};
-  }
-  const trace::StepBreakdown& step = *row.breakdown;
-  const Part largest = overheads(step)[0];
-  const bool is_notable = largest.seconds >= kNotable * step.step;
-  const double ideal = ideal_speedup(row);
-  const double factor = unshared_factor(row, baseline, ideal);
-  const double excess = computation(step) * (1 - 1 / factor);
-  if (factor >= kNotShared && (!is_notable || excess > largest.seconds)) {
-    return {
-        kUnsharedWork,
-        fmt::format("each computes {:.1f}x its share of one device's time, since {}small matrix "
-                    "products are inefficient{}",
-                    factor,
-                    row.mode.starts_with("zero") ? "" : "it repeats the full optimizer update and ",
-                    has_advice ? "; a larger batch per device helps" : "")};
-  }
-  if (is_notable) {
-    const bool is_copy = largest.seconds == step.copy;
-    const bool has_ddp = has_tried(rows, "ddp", row.devices);
-    if (!has_advice) return {largest.name, ""};
-    return {largest.name, is_copy && !has_ddp ? std::string(largest.remedy) + ", and ddp has none"
-                                              : largest.remedy};
-  }
-  // The judged row is the fastest, so rows with more devices were slower or had no hardware.
-  const bool has_more = has_tried(rows, row.mode, row.devices + 1);
-  if (speedup(row, baseline) / ideal > kTooEfficient || has_more) return {"computation", ""};
-  return {
-      "computation, as it should be",
-      fmt::format("more devices{} would help", row.is_on_cores ? " with cores of their own" : "")};
-}
-
-// The largest part of a step, computation or another one.
-std::pair<double, const char*> largest_part(const trace::StepBreakdown& step) {
-  const Part beside = overheads(step)[0];
-  if (computation(step) >= beside.seconds) return {computation(step), "computation"};
-  return {beside.seconds, beside.name};
-}
-
 std::string limit_text(const Judged& judged) {
-  if (!judged.has_several_devices()) return {};
   const FileRow& row = judged.row();
-  const trace::StepBreakdown& step = *row.breakdown;
-  const Part largest = overheads(step)[0];
-  const auto percent = [&](double seconds) { return 100 * seconds / step.step; };
-  const std::string beside =
-      percent(largest.seconds) < 0.5
-          ? ""
-          : fmt::format(", {:.0f} % {}", percent(largest.seconds), largest.name);
-  return fmt::format("{}: {:.0f} % of the step is computation{}: limited by {}.", name_of(row),
-                     percent(computation(step)), beside, cause_of(judged).text()) +
-         too_efficient_note(speedup(row, judged.baseline()) / ideal_speedup(row));
+  const std::string text = fmt::format("{} is {} as fast as one device, where {} would be ideal.",
+                                       name_of(row), format_factor(speedup(row, judged.baseline())),
+                                       format_factor(ideal_speedup(row)));
+  if (is_oversubscribed(row, judged.num_cores)) {
+    return text + fmt::format(" {}, so each waits for its turn: this shows overhead, not speed-up.",
+                              sharing_text(row, judged.num_cores));
+  }
+  const std::string disturbed = disturbance(judged);
+  if (!disturbed.empty()) return text + fmt::format(" But {}.", disturbed);
+  if (efficiency(judged) > kTooEfficient) {
+    return text + fmt::format(
+                      " {:.0f} % of the ideal is more than the hardware gives: one device was "
+                      "disturbed, or its data left the caches; measure both again.",
+                      100 * efficiency(judged));
+  }
+  if (!judged.baseline().breakdown) return text;
+  return text + distance_text(judged);
+}
+
+// The end of the headline: what most of the distance is.
+std::string lost_to(const Judged& judged) {
+  if (!judged.has_several_devices()) return "";
+  const FileRow& row = judged.row();
+  if (!disturbance(judged).empty()) return "; " + disturbance(judged);
+  if (is_oversubscribed(row, judged.num_cores)) return "; " + sharing_text(row, judged.num_cores);
+  const bool is_near = efficiency(judged) >= kCloseToIdeal;
+  if (is_near || efficiency(judged) > kTooEfficient || !judged.baseline().breakdown) return "";
+  const Excess most = excesses(row, judged.baseline())[0];
+  if (most.seconds <= 0) return "";
+  return fmt::format("; the largest loss: {}", most.name);
 }
 
 std::string parts_sentence(const FileRow& row) {
@@ -260,23 +297,16 @@ std::string parts_sentence(const FileRow& row) {
   return text;
 }
 
-// For a row without a baseline.
-std::string largest_sentence(const FileRow& row) {
-  const auto [seconds, name] = largest_part(*row.breakdown);
-  return fmt::format("{}: {:.0f} % of the step is {}: limited by {}.", name_of(row),
-                     100 * seconds / row.step_seconds, name, name);
-}
-
 std::string bound_text(const Judged& judged) {
   const FileRow& row = judged.row();
   if (!row.breakdown) {
     return fmt::format("The file cannot tell: it has no breakdown of a step of {}.", name_of(row));
   }
-  std::string text = judged.has_several_devices() ? limit_text(judged) : largest_sentence(row);
+  std::string text = judged.has_several_devices() ? limit_text(judged) + " " : "";
   if (row.contended == true && !judged.has_several_devices()) {
-    text += " Another process was at work meanwhile, so every time here may be too long.";
+    text = "Another process was at work meanwhile, so every time here may be too long. ";
   }
-  return text + " " + parts_sentence(row);
+  return text + parts_sentence(row);
 }
 
 // --- what is fastest ---
@@ -372,8 +402,15 @@ const FileRow& judged_row(const RunFile& file) {
   return Judged(file).row();
 }
 
+std::vector<PartOfStep> parts_of_judged_row(const RunFile& file) {
+  const Judged judged(file);
+  if (!judged.has_several_devices() || !judged.baseline().breakdown) return {};
+  return compare_parts(judged.row(), judged.baseline());
+}
+
 std::string limit_sentence(const RunFile& file) {
-  return limit_text(Judged(file));
+  const Judged judged(file);
+  return judged.has_several_devices() ? limit_text(judged) : "";
 }
 
 std::vector<Answer> explain(const RunFile& file) {
@@ -413,6 +450,14 @@ std::string prediction_text(const RunFile& file, const FileRow& row) {
   return {};
 }
 
+std::pair<double, std::string_view> largest_part(const trace::StepBreakdown& step) {
+  std::pair<double, std::string_view> largest;
+  for (std::size_t i = 0; i < kPartNames.size(); ++i) {
+    largest = std::max(largest, {step.*trace::kBreakdownParts[i].seconds, kPartNames[i]});
+  }
+  return largest;
+}
+
 std::string where_text(const FileRow& row) {
   if (row.topology.empty() || row.kind == "measured") return {};
   return row.kind == "acted" ? " of a " + row.topology : " on a " + row.topology;
@@ -424,14 +469,11 @@ std::string headline(const RunFile& file) {
   const Judged judged(file);
   const FileRow& row = judged.row();
   const std::string devices = devices_text(row) + where_text(row);
-  const std::string limited =
-      judged.has_several_devices() ? "; limited by " + cause_of(judged).limit : "";
   if (row.speedup && row.devices > 1) {
-    const std::string efficient =
-        row.efficiency ? fmt::format("; {:.0f} % efficient", 100 * *row.efficiency) : "";
-    return fmt::format("{} {}train {} as fast as one{}{}{}.", devices,
+    return fmt::format("{} {}train {} as fast as one{}; ideal is {}{}.", devices,
                        row.kind == "predicted" ? "would " : "", format_factor(*row.speedup),
-                       prediction_text(file, row), efficient, limited);
+                       prediction_text(file, row), format_factor(ideal_speedup(row)),
+                       lost_to(judged));
   }
   const char* const verb = row.kind == "predicted" ? "would take"
                            : row.devices == 1      ? "takes"
@@ -439,10 +481,10 @@ std::string headline(const RunFile& file) {
   std::string text = fmt::format("{} {} {} per step of {} rows", devices, verb,
                                  trace::format_seconds(row.step_seconds), row.batch);
   if (row.breakdown) {
-    const auto [part, name] = largest_part(*row.breakdown);
-    text += fmt::format("; {:.0f} % of it is {}", 100 * part / row.step_seconds, name);
+    const auto [seconds, name] = largest_part(*row.breakdown);
+    text += fmt::format("; {:.0f} % of it is {}", 100 * seconds / row.step_seconds, name);
   }
-  return text + limited + ".";
+  return text + lost_to(judged) + ".";
 }
 
 }  // namespace lockstep::tools

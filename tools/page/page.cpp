@@ -128,6 +128,10 @@ Json run_json(const PageRun& run) {
   for (const Answer& answer : explain(file)) {
     json["answers"].push_back({{"title", answer.title}, {"text", answer.text}});
   }
+  for (const PartOfStep& part : parts_of_judged_row(file)) {
+    json["parts"].push_back(
+        {{"name", part.name}, {"one", part.one}, {"share", part.share}, {"row", part.row}});
+  }
   if (!run.timeline.is_null()) json["timeline"] = run.timeline;
   return json;
 }

@@ -57,6 +57,9 @@ function readRow(file, row) {
 
 const readRun = run => ({...run, rows: run.file.rows.map(row => readRow(run.file, row))});
 
+// Up to 5 % more than the ideal is noise.
+const shownEfficiency = value => value > 1.05 ? value : Math.min(1, value);
+
 // ---- Rows, and which of them may share an axis ----
 
 const isGrowing = run => {
@@ -401,8 +404,11 @@ function timelineFigures(parent, run) {
   const notes = hasBuckets
       ? ['Numbers are gradient buckets, in the order in which they are reduced: bucket 0 holds the last layers, ' +
          'whose gradients are ready first.'] : [];
-  lanesFigure(parent, timeline, drawn,
-              timeline.predicted ? row : `${row}; step ${timeline.step}, the median by length`, notes);
+  // Ranks begin a step one after another, so all of them together take longer than one.
+  const all = timeline.seconds > 1.02 * timeline.own_seconds
+      ? `, of all ranks from the first begin to the last end ${seconds(timeline.seconds)}` : '';
+  lanesFigure(parent, timeline, drawn, timeline.predicted ? row
+      : `${row}; step ${timeline.step}, ${drawn[0].name}'s median: ${seconds(timeline.own_seconds)}${all}`, notes);
   if (others.length === 0) return;
   const more = el('details', {}, el('summary', {}, plural(others.length, 'more device')));
   const place = el('div', {className: 'figures'});
@@ -430,7 +436,7 @@ function rowTable(run) {
     ['epoch', row => known(row.epoch, seconds)], ['step', row => seconds(row.step)],
     ['step, band', row => known(row.band, band => `${seconds(band[0])} to ${seconds(band[1])}`)],
     ['speed-up', row => known(row.speedup, factor)], ['ideal', row => known(row.ideal, factor)],
-    ['efficiency', row => known(row.efficiency, percent)],
+    ['efficiency', row => known(row.efficiency, value => percent(shownEfficiency(value)))],
     ['busy', row => row.busy.length ? percent(mean(row.busy)) : ''],
     ['exposed comm.', row => known(row.parts, all => seconds(all.exposed_comm))],
     ['sent per step', row => row.sent ? inUnit(row.sent, sent) : '0'],
@@ -441,6 +447,19 @@ function rowTable(run) {
   const head = el('tr', {}, ...columns.map(([name]) => el('th', {}, name)));
   const body = run.rows.map(row => el('tr', {className: row.kind}, ...columns.map(([, text]) => el('td', {}, String(text(row))))));
   return el('div', {className: 'scroll'}, el('table', {}, el('thead', {}, head), el('tbody', {}, ...body)));
+}
+
+// One device's step beside the judged row's; the last column adds up to its distance from the ideal.
+function partTable(run) {
+  const parts = run.parts.filter(part => part.one > 0 || part.row > 0);
+  const sum = key => parts.reduce((total, part) => total + part[key], 0);
+  const rows = [...parts, {name: 'step', one: sum('one'), share: sum('share'), row: sum('row')}];
+  const more = ({row, share}) => (row < share ? '-' : '') + seconds(Math.abs(row - share));
+  const head = ['part', 'one device', 'ideal share', run.rows[run.judged].name, 'more'];
+  const body = rows.map(part => [part.name, seconds(part.one), seconds(part.share), seconds(part.row), more(part)]);
+  return el('div', {className: 'scroll'}, el('table', {},
+    el('thead', {}, el('tr', {}, ...head.map(name => el('th', {}, name)))),
+    el('tbody', {}, ...body.map(cells => el('tr', {}, ...cells.map(cell => el('td', {}, cell)))))));
 }
 
 const flagText = value => typeof value === 'string' ? value : JSON.stringify(value);
@@ -497,6 +516,7 @@ function drawRun(parent, run) {
   parent.append(...notes.map(note => el('p', {className: 'note'}, note)));
   parent.append(folded('In words: what limits it, and what is fastest', el('div', {className: 'answers'}, ...run.answers.map(
       ({title, text}) => el('div', {}, el('b', {}, title), el('p', {className: 'soft'}, text))))));
+  if (run.parts) parent.append(folded(`One device's step and ${run.rows[run.judged].name}'s, part by part`, partTable(run)));
   parent.append(folded('Every row as a table', rowTable(run)), folded('Machine, command and flags', ...origin(run)));
 }
 
@@ -508,7 +528,7 @@ function overview(parent) {
     const row = run.rows[run.judged];
     return el('tr', {}, el('td', {}, el('a', {href: `#run-${i + 1}`}, run.name)), cell(run.headline, 'text'),
       cell(row.name), cell(seconds(row.step)), cell(row.speedup === null ? '' : `${row.speedup.toFixed(2)}x`),
-      cell(row.efficiency === null ? '' : percent(row.efficiency)));
+      cell(row.efficiency === null ? '' : percent(shownEfficiency(row.efficiency))));
   });
   const head = ['run', 'in a sentence', 'row', 'step', 'speed-up', 'efficiency'].map(
       (name, i) => el('th', {className: i === 1 ? 'text' : ''}, name));

@@ -28,7 +28,8 @@ struct Row {
 };
 
 struct Events {
-  std::vector<Span> spans;  // without operations
+  std::vector<Span> spans;     // without operations
+  std::vector<Span> launches;  // of gradient buckets, as the launching threads recorded them
   std::map<int, std::string> rank_names;
 };
 
@@ -90,6 +91,7 @@ void add_event(const nlohmann::json& event, std::map<std::int64_t, Row>& rows, E
     rows[integer(event.at("tid"))] = read_row(event.at("args").at("name"));
   } else if (phase == "X") {
     const Span span = read_span(event, rows);
+    if (name == "launch bucket") events.launches.push_back(span);
     const bool has_number = span.sequence != trace::kNoSequence || name == kPredictedStep;
     const bool is_used =
         span.category == Category::step ? has_number : span.category != Category::op;
@@ -159,14 +161,45 @@ bool is_comm_lane(const Span& span, bool is_predicted) {
   return span.lane == Lane::comm || (is_predicted && span.lane != Lane::compute);
 }
 
-// Makes each span's sequence the number of its bucket, -1 for what is no all-reduce. DDP reduces
-// its buckets one after another, so the k-th all-reduce of a lane is bucket k.
-void number_buckets(std::vector<Span>& spans, bool is_predicted) {
+bool is_reduction(const Span& span, bool is_predicted) {
+  const std::string_view name = span.name;
+  return (name.starts_with("all_reduce") || name.starts_with("all-reduce")) &&
+         is_comm_lane(span, is_predicted);
+}
+
+// The buckets by their all-reduces' numbers, which a collective has on all ranks, and in the lanes
+// of its thread and of its device alike. Other all-reduces, such as those of a shared batch norm,
+// ended before a bucket was launched or have higher numbers. launches: of this rank, in order.
+std::map<std::int64_t, std::int64_t> buckets_by_call(const std::vector<Span>& spans,
+                                                     const std::vector<Span>& launches) {
+  std::map<std::int64_t, std::int64_t> end_of_call;  // as its thread saw it
+  for (const Span& span : spans) {
+    if (span.thread == trace::kDeviceThread || span.sequence == trace::kNoSequence) continue;
+    if (is_reduction(span, false)) end_of_call[span.sequence] = span.end_ns;
+  }
+  std::map<std::int64_t, std::int64_t> buckets;
+  auto call = end_of_call.begin();
+  for (const Span& launch : launches) {
+    while (call != end_of_call.end() && call->second <= launch.begin_ns) ++call;
+    if (call == end_of_call.end()) break;
+    const auto bucket = static_cast<std::int64_t>(buckets.size());
+    buckets[call++->first] = bucket;
+  }
+  return buckets;
+}
+
+// Makes each span's sequence the number of its bucket, from 0; -1 for what is no bucket's
+// all-reduce. A predicted device reduces buckets alone, one after another.
+void number_buckets(std::vector<Span>& spans, const std::vector<Span>& launches,
+                    bool is_predicted) {
+  const std::map<std::int64_t, std::int64_t> buckets = buckets_by_call(spans, launches);
   std::map<Lane, std::int64_t> next;
   for (Span& span : spans) {
-    const std::string_view name = span.name;
-    const bool is_reduction = name.starts_with("all_reduce") || name.starts_with("all-reduce");
-    span.sequence = is_reduction && is_comm_lane(span, is_predicted) ? next[span.lane]++ : -1;
+    const auto found = buckets.find(span.sequence);
+    span.sequence = !is_reduction(span, is_predicted) ? -1
+                    : is_predicted                    ? next[span.lane]++
+                    : found == buckets.end()          ? -1
+                                                      : found->second;
   }
 }
 
@@ -189,8 +222,8 @@ void add_comm(const Span& piece, const trace::IntervalSet& computing, Json& span
 }
 
 // REQUIRES: spans are one rank's, by their begin.
-Json lanes_of(std::vector<Span> spans, bool is_predicted) {
-  number_buckets(spans, is_predicted);
+Json lanes_of(std::vector<Span> spans, const std::vector<Span>& launches, bool is_predicted) {
+  number_buckets(spans, launches, is_predicted);
   if (is_predicted) {  // a device's lanes run at the same time
     for (Span& span : spans) span.thread = static_cast<std::uint32_t>(span.lane);
   }
@@ -230,6 +263,7 @@ Json read_step_timeline(const std::filesystem::path& path, std::string_view oper
   const bool is_predicted = std::string_view(chosen->name) == kPredictedStep;
   Json timeline{{"step", std::max<std::int64_t>(chosen->sequence, 0)},
                 {"seconds", 1e-9 * static_cast<double>(all.end_ns - all.begin_ns)},
+                {"own_seconds", 1e-9 * static_cast<double>(chosen->end_ns - chosen->begin_ns)},
                 {"predicted", is_predicted},
                 {"ranks", Json::array()}};
   for (const int rank : ranks) {
@@ -241,7 +275,9 @@ Json read_step_timeline(const std::filesystem::path& path, std::string_view oper
     const auto named = events.rank_names.find(rank);
     const std::string name =
         named == events.rank_names.end() ? "rank " + std::to_string(rank) : named->second;
-    timeline["ranks"].push_back({{"name", name}, {"lanes", lanes_of(inside, is_predicted)}});
+    timeline["ranks"].push_back(
+        {{"name", name},
+         {"lanes", lanes_of(inside, spans_inside(events.launches, rank, own, all), is_predicted)}});
   }
   return timeline;
 }

@@ -67,13 +67,15 @@ std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth wid
   const Scaling against = scaling(row, baseline, runtime::num_cores());
   const TrainingResult& result = row.result;
   const bool is_reference = row.placement.mode == Mode::single;
-  const std::string mode = fmt::format("{}{}", to_string(row.placement.mode), contention_mark(row));
+  std::string mark = contention_mark(row);
+  if (mark.empty() && against.is_too_efficient() && !result.acted) mark = "+";
+  const std::string mode = fmt::format("{}{}", to_string(row.placement.mode), mark);
   // "single" and its mark fill the mode's seven columns; the count has seven of its own.
   const std::string narrow =
       fmt::format("{:<9}{:>5}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}", mode,
                   row.placement.devices.size(), trace::format_seconds(row.median_epoch_seconds()),
                   trace::format_seconds(row.step_seconds()), format_factor(against.speedup),
-                  format_factor(against.ideal), 100 * against.efficiency,
+                  format_factor(against.ideal), 100 * (against.is_noisy() ? 1 : against.efficiency),
                   format_busy(result.busy_fraction), format_bytes(result.comm_bytes_per_step),
                   is_reference ? "-" : fmt::format("{:.1e}", row.max_abs_weight_diff));
   if (width == TableWidth::terminal) return narrow;
@@ -100,12 +102,29 @@ std::string sharing_note(const std::vector<RunRow>& rows) {
   const RunRow& largest = *std::ranges::max_element(
       rows, {}, [](const RunRow& row) { return row.placement.devices.size(); });
   const std::size_t num_devices = largest.placement.devices.size();
-  const bool is_cpu = is_on_cores(rows[0]);
-  const std::size_t num_units =
-      is_cpu ? runtime::num_cores() : num_physical_devices(largest.placement);
-  if (num_devices <= num_units) return {};
+  const std::size_t num_gpus = num_physical_devices(largest.placement);
+  if (is_on_cores(rows[0]) || num_devices <= num_gpus) return {};
   return fmt::format("{} virtual devices on {}: this shows overhead, not speed-up", num_devices,
-                     count_text(num_units, is_cpu ? "core" : "GPU"));
+                     count_text(num_gpus, "GPU"));
+}
+
+std::vector<std::string> efficiency_notes(const std::vector<RunRow>& rows) {
+  std::vector<std::string> notes;
+  const auto add_if_any = [&](bool (Scaling::*is_so)() const, std::string_view note) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const RunRow& baseline = baseline_of(rows, i);
+      if (rows[i].result.acted || baseline.placement.mode != Mode::single) continue;
+      if ((scaling(rows[i], baseline, runtime::num_cores()).*is_so)()) {
+        notes.emplace_back(note);
+        return;
+      }
+    }
+  };
+  add_if_any(&Scaling::is_noisy, "up to 5 % more than the ideal is noise, and shown as 100 %");
+  add_if_any(&Scaling::is_too_efficient,
+             "+ faster than its cores or GPUs explain, in two measurements: one device was "
+             "disturbed, or a smaller batch fits its caches");
+  return notes;
 }
 
 std::string factor_note(const std::vector<RunRow>& rows) {

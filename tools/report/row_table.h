@@ -31,9 +31,12 @@ std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth wid
 // Two lines that explain the columns and name the baseline.
 std::string table_legend(const RunRow& baseline);
 
-// "8 virtual devices on 2 cores: this shows overhead, not speed-up" for the row with the most
-// devices; empty if every device has a core, or a GPU, of its own.
+// "8 virtual devices on 1 GPU: this shows overhead, not speed-up" for the row with the most
+// devices; empty on a CPU, and if every device has a GPU of its own.
 std::string sharing_note(const std::vector<RunRow>& rows);
+
+// One note for each kind of row that is more than 100 % efficient: by noise, or (marked "+") more.
+std::vector<std::string> efficiency_notes(const std::vector<RunRow>& rows);
 
 // Says how many times slower each acted row ran; empty if no row was acted out.
 std::string factor_note(const std::vector<RunRow>& rows);

@@ -100,6 +100,7 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
     json["slow_motion"] = result.acted->factor;
     json["topology"] = result.acted->topology;
   }
+  if (row.measured_again) json["measured_again"] = true;
   if (row.bubble_formula) {
     json["bubble"] = {{"measured", nullptr}, {"formula", *row.bubble_formula}};
     if (result.bubble) json["bubble"]["measured"] = *result.bubble;

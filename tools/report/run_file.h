@@ -23,6 +23,7 @@ struct RunRow {
   std::optional<double> bubble_formula;  // of a pipeline
   // True if another process used the devices meanwhile; absent if unknown.
   std::optional<bool> contended = false;
+  bool measured_again = false;  // because the first time it was faster than its hardware explains
 
   double median_epoch_seconds() const;
   // Wall time of rank 0's median step, to which the breakdown adds up; the mean over all steps if
@@ -34,6 +35,11 @@ struct Scaling {
   double speedup = 1;     // rows trained per second, against the baseline's
   double ideal = 1;       // usable cores (GPUs: physical devices), against the baseline's
   double efficiency = 1;  // speedup / ideal; 1 is the most that the hardware could give
+
+  // Up to 5 % above the ideal is noise. A row above that is measured again.
+  static constexpr double kMostByNoise = 1.05;
+  bool is_too_efficient() const { return efficiency > kMostByNoise; }
+  bool is_noisy() const { return efficiency >= 1.005 && !is_too_efficient(); }
 };
 
 // True if the row's devices share this machine's cores: CPU devices that do not act out another

@@ -17,6 +17,7 @@ namespace {
 constexpr std::string_view kSchema = "lockstep.run/1";
 constexpr std::size_t kMostRows = 1'000;
 constexpr double kMostBytes = 1e9;
+constexpr double kMostBytesSent = 1e18;
 
 // If the file is not a run file, says what it is.
 void require_run_file(const JsonFile& file) {
@@ -144,6 +145,8 @@ FileRow read_row(const JsonFields& fields) {
   row.ideal_speedup = fields.optional_number("ideal_speedup");
   row.efficiency = fields.optional_number("efficiency");
   row.busy_fraction = fields.numbers("busy_fraction");
+  row.comm_bytes = static_cast<std::size_t>(std::min(
+      fields.optional_number("comm_bytes_per_device_per_step").value_or(0), kMostBytesSent));
   row.breakdown = read_breakdown(fields, row.step_seconds);
   row.typical_step = read_typical_step(fields, row.breakdown);
   check_page_fields(fields);

@@ -37,6 +37,7 @@ struct FileRow {
   std::string what_if;                // of a predicted row: what was changed, "batch=64"
   std::string topology;               // of a predicted row: what it was predicted for
   std::vector<double> busy_fraction;  // of each device
+  std::size_t comm_bytes = 0;         // that the busiest device sends in a step
   // The breakdown of the drawn step: its nine parts, step and overlapped_comm.
   std::optional<trace::StepBreakdown> breakdown;
   std::optional<trace::StepBreakdown> typical_step;  // step_statistics.h; or the drawn step

@@ -209,7 +209,7 @@ void require_startable(const RankFlags& ranks, const TrainingFlags& devices) {
   require_reachable_devices(ranks, type, static_cast<int>(num_ranks));
 }
 
-void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
+std::size_t threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
   std::size_t threads = std::max<std::size_t>(1, runtime::num_cores() / num_devices);
   if (const std::optional<std::size_t> said = omp_num_threads()) threads = *said;
   if (flags.threads_per_device) {
@@ -217,8 +217,11 @@ void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_device
     require(threads <= kMostThreads, ErrorCode::Usage, "--threads-per-device",
             "at most {}, found {}", kMostThreads, threads);
   }
-  if (flags.bitwise) threads = 1;
-  runtime::set_threads_per_device(threads);
+  return flags.bitwise ? 1 : threads;
+}
+
+void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
+  runtime::set_threads_per_device(threads_per_device(flags, num_devices));
 }
 
 std::string describe_devices(const std::vector<Device>& devices) {

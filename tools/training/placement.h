@@ -51,9 +51,10 @@ std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type)
 // Throws as resolve_device_type, resolve_devices and require_reachable_devices do.
 void require_startable(const RankFlags& ranks, const TrainingFlags& devices);
 
-// Sets the threads of every CPU device: --threads-per-device, else OMP_NUM_THREADS, else cores /
+// The threads of every CPU device: --threads-per-device, else OMP_NUM_THREADS, else cores /
 // devices, at least 1; always 1 under --bitwise. num_devices: those that share this process's
 // cores.
+std::size_t threads_per_device(const TrainingFlags& flags, std::size_t num_devices);
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices);
 
 // "using device: cuda:0, cuda:1 (virtual, on one NVIDIA H200)"; of many, "cpu:0 to cpu:7".

@@ -149,6 +149,18 @@ TrainingTask first_steps(TrainingTask task) {
   return task;
 }
 
+// A step of an epoch's last batch, if that has fewer rows than the others: a GPU's algorithms are
+// timed for each shape of a product when it first appears. Empty on a CPU, which times none.
+std::optional<TrainingTask> last_step(TrainingTask task, Device device) {
+  const std::size_t rest = task.data->train.num_rows() % task.batch;
+  if (device.type == DeviceType::cpu || rest == 0 || task.num_steps < task.steps_per_epoch()) {
+    return std::nullopt;
+  }
+  task.batch = rest;
+  task.num_steps = 1;
+  return task;
+}
+
 // Turns checks on, as for the rows themselves, so that an error in the first steps reads the same.
 TrainingObserver checked() {
   TrainingObserver observer;
@@ -204,10 +216,14 @@ void warm_up(const TrainingTask& task, const DevicePlacement& placement, double 
   do {
     run_here(first_steps(task), placement, checked());
   } while (!runtime::has_passed(warm));
+  const std::optional<TrainingTask> last = last_step(task, placement.devices[0]);
+  if (last) run_here(*last, placement, checked());
 }
 
 void warm_up(const TrainingTask& task, RankJob& job) {
   train_rank(first_steps(task), job.device, job.communicator, checked());
+  const std::optional<TrainingTask> last = last_step(task, job.device);
+  if (last) train_rank(*last, job.device, job.communicator, checked());
 }
 
 }  // namespace lockstep::tools

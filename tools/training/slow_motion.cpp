@@ -124,12 +124,14 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
   const std::vector<trace::Span> steps = steps_of(recording, tracks[0]);
   const double typical_seconds = seconds_of(*trace::median_step_span(steps, tracks[0]));
   // An epoch is as long as its steps: work between them, such as a check, does not belong to it. A
-  // step in which the cores could not keep up counts as a typical one.
+  // step in which the cores could not keep up counts as a typical one, and so does the first, which
+  // also makes the optimizer's state.
   std::vector<double> epochs, late_shares;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (i % task.steps_per_epoch() == 0) epochs.push_back(0);
     late_shares.push_back(share_of(steps[i], late));
-    epochs.back() += late_shares.back() == 0 ? seconds_of(steps[i]) : typical_seconds;
+    const bool is_own = i > 0 && late_shares.back() == 0;
+    epochs.back() += is_own ? seconds_of(steps[i]) : typical_seconds;
   }
   result.acted->put_off = median(late_shares);
   if (recording.num_dropped == 0) result.epoch_seconds = epochs;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <tuple>
 
 #include "tests/tools/page/sample_run.h"
@@ -43,6 +44,26 @@ TEST_F(PageCommand, ReportSaysWhatItWroteAndWhatIsMissing) {
   EXPECT_THAT(outcome.out, HasSubstr("report: page.html (1 run, "));
   EXPECT_THAT(outcome.out, HasSubstr("No timeline of a step: the run was made without --trace"));
   EXPECT_THAT(read_text(folder_ / "page.html"), HasSubstr("</html>"));
+}
+
+// In slow motion each collective is in the trace twice, on its thread's lane and on its device's.
+TEST_F(PageCommand, ATimelineNumbersBucketsFromZeroOnEveryRank) {
+  const Outcome outcome =
+      run("compare --act-as dgx-a100 --model mlp:64-512-512-512-10 --modes ddp --devices 2 "
+          "--batch 128 --steps 4 --json acted.json --trace acted.trace.json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  expect_success(run("report acted.json -o page.html"));
+  const auto timeline = json_of_page(read_text(folder_ / "page.html"))[0]["timeline"];
+  ASSERT_EQ(timeline["ranks"].size(), 2u);
+  for (const auto& rank : timeline["ranks"]) {
+    std::set<int> buckets;
+    for (const auto& lane : rank["lanes"]) {
+      for (const auto& span : lane["spans"]) {
+        if (span[3] == "all_reduce" && lane["name"] == "comm") buckets.insert(span[4].get<int>());
+      }
+    }
+    EXPECT_EQ(buckets, (std::set<int>{0, 1})) << rank["name"];
+  }
 }
 
 TEST_F(PageCommand, TruncatedFilesAreNamedWithTheLine) {

@@ -143,11 +143,31 @@ TEST_F(Page, ATimelineIsItsMedianStepWithoutOps) {
   const Json lanes = lanes_of(timeline, 1);
   ASSERT_EQ(lanes.size(), 2u);
   EXPECT_EQ(lanes[0]["name"], "compute");
+  EXPECT_NEAR(timeline["own_seconds"].get<double>(), 0.006, 1e-9);
   ASSERT_EQ(lanes[0]["spans"].size(), 4u);
   EXPECT_EQ(lanes[0]["spans"][2][2], "wait");
   EXPECT_EQ(lanes[0]["spans"][0][4], -1) << "no all-reduce";
   EXPECT_NEAR(lanes[1]["spans"][0][0].get<double>(), 0.0031, 1e-9);
-  EXPECT_EQ(lanes[1]["spans"][0][4], 0) << "its only all-reduce";
+  EXPECT_EQ(lanes[1]["spans"][0][4], 0) << "its only bucket";
+}
+
+// A shared batch norm all-reduces before the first bucket is launched.
+TEST_F(Page, AnAllReduceOfStatisticsIsNoBucket) {
+  Json events = Json::parse(testing::sample_trace());
+  Json statistics;
+  for (const auto& event : events["traceEvents"]) {
+    if (event["name"] == "all_reduce") statistics = event;  // rank 1's last
+  }
+  statistics["ts"] = statistics["ts"].get<double>() - 500;
+  statistics["dur"] = 200;
+  statistics["args"]["sequence"] = 0;
+  events["traceEvents"].push_back(statistics);
+  testing::write_json_file(folder_ / "t.json", events);
+  testing::write_json_file(folder_ / "out.json", testing::sample_run());
+  const Json timeline = load_run(folder_ / "out.json", folder_ / "t.json", "test").timeline;
+  const Json lanes = lanes_of(timeline, 1);
+  EXPECT_EQ(lanes[1]["spans"].front()[4], -1);
+  EXPECT_EQ(lanes[1]["spans"].back()[4], 0);
 }
 
 // Forward 2 ms, backward 3 ms, in it from 3 to 4.5 ms an all-reduce and from 4 to 4.5 ms a wait: by
@@ -180,14 +200,14 @@ class Headline : public Page {
   }
 };
 
-TEST_F(Headline, SaysSpeedupEfficiencyAndLimit) {
+TEST_F(Headline, SaysSpeedupIdealAndTheLargestLoss) {
   Json run = testing::sample_run();
   run["rows"][2]["speedup"] = 1.0;
   run["rows"][2]["efficiency"] = 0.5;
   run["rows"][2]["breakdown_seconds"]["exposed_comm"] = 0.0045;
   run["rows"][2]["step_seconds"] = 0.010;
   EXPECT_EQ(sentence(run),
-            "2 CPU devices train 1.00x as fast as one; 50 % efficient; limited by exposed "
+            "2 CPU devices train 1.00x as fast as one; ideal is 2.00x; the largest loss: exposed "
             "communication.");
 }
 
@@ -203,14 +223,14 @@ TEST_F(Headline, CallsSimulatedDevicesSoAndNamesThePrediction) {
   run["rows"].push_back(predicted);
   EXPECT_THAT(sentence(run),
               ::testing::StartsWith("2 simulated GPUs of a dgx-a100 train 1.67x as fast as one "
-                                    "(predicted: 1.70x); 84 % efficient; limited by "));
+                                    "(predicted: 1.70x); ideal is 2.00x; the largest loss: "));
 }
 
 TEST_F(Headline, OfOneRowSaysWhereItsTimeGoes) {
   Json run = testing::sample_run();
   run["rows"] = Json::array({run["rows"][0]});
   EXPECT_EQ(sentence(run),
-            "One CPU device takes 10 ms per step of 64 rows; 100 % of it is computation.");
+            "One CPU device takes 10 ms per step of 64 rows; 60 % of it is backward.");
 }
 
 }  // namespace

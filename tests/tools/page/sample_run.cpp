@@ -126,7 +126,9 @@ std::string sample_trace() {
       span(rank, first + 1, "forward", begin, 2000, -1);
       span(rank, first + 1, "backward", begin + 2000, 3000, -1);
       span(rank, first + 2, "wait", begin + 4000, 500, -1);
-      span(rank, first + 3, "communication", begin + 3000, 1500, step);
+      span(rank, first + 4, "op", begin + 2990, 20, -1);
+      events.back()["name"] = "launch bucket";
+      span(rank, first + 3, "communication", begin + 3000, 1500, 2 * step + 1);
       events.back()["name"] = "all_reduce";
       span(rank, first + 4, "op", begin, 1000, -1);
     }
