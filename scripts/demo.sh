@@ -5,7 +5,8 @@
 #
 #   scripts/demo.sh [OPTION...]        options of `lockstep compare`; they change the first table and leave out the rest
 #
-# The run files are build/demo/*.json; build/demo/report.html shows them as charts.
+# The run files are build/demo/*.json; build/demo/report.html shows them as charts. LOCKSTEP_PROGRAM names a program to
+# run instead of building one, LOCKSTEP_DEMO another folder.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -14,6 +15,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   exit 0
 fi
 
+folder=${LOCKSTEP_DEMO:-build/demo}
 cores=$(nproc)
 counts=2  # of devices: up to 8, but no more than there are cores
 for count in 4 8; do
@@ -21,8 +23,8 @@ for count in 4 8; do
 done
 
 # Each default is left out where the caller gives the same flag.
-defaults=(--dataset digits --model lenet --batch 256 --modes 'dp,ddp' --devices "$counts" --epochs 3
-          --json build/demo/it_pays.json --trace build/demo/it_pays.trace.json)
+defaults=(--dataset digits --model cnn:32c3-64c3-p2-10 --batch 256 --lr 0.03 --modes 'dp,ddp' --devices "$counts"
+          --epochs 3 --json "$folder/it_pays.json" --trace "$folder/it_pays.trace.json")
 options=()
 for ((i = 0; i < ${#defaults[@]}; i += 2)); do
   flag=${defaults[i]}
@@ -34,24 +36,26 @@ for ((i = 0; i < ${#defaults[@]}; i += 2)); do
   if [[ $given == no ]]; then options+=("$flag" "${defaults[i + 1]}"); fi
 done
 
-scripts/setup.sh
-build release lockstep
-mkdir -p build/demo
-lockstep=build/release/bin/lockstep
+lockstep=${LOCKSTEP_PROGRAM:-build/release/bin/lockstep}
+if [[ -z ${LOCKSTEP_PROGRAM:-} ]]; then
+  scripts/setup.sh
+  build release lockstep
+fi
+mkdir -p "$folder"
 
 # report RUN.json...: writes the page and says where.
 report() {
   echo
-  "$lockstep" report "$@" -o build/demo/report.html
+  "$lockstep" report "$@" -o "$folder/report.html"
 }
 
 if [[ $# -gt 0 ]]; then
   "$lockstep" compare "${options[@]}" "$@"
-  if [[ " ${options[*]} " == *" --json "* ]]; then report build/demo/it_pays.json; fi
+  if [[ " ${options[*]} " == *" --json "* ]]; then report "$folder/it_pays.json"; fi
   exit 0
 fi
 
-echo "1. Much to compute, little to send: LeNet with 256 images a step"
+echo "1. Much to compute, little to send: a convolutional net, 256 images a step"
 if [[ $cores -gt 1 ]]; then
   echo "   Look at speed-up beside ideal: how much of its core is each device worth?"
 else
@@ -63,12 +67,12 @@ echo
 echo "2. Little to compute, much to send and update: a wide MLP, 64 rows a step"
 echo "   Look at the last sentence: where does the second device's time go?"
 "$lockstep" compare --dataset digits --model mlp:64-1024-1024-10 --batch 64 --modes dp,ddp --devices 2 --epochs 3 \
-  --json build/demo/it_does_not.json --trace build/demo/it_does_not.trace.json
+  --json "$folder/it_does_not.json" --trace "$folder/it_does_not.trace.json"
 
 echo
-echo "3. The 8 GPUs of a DGX A100 in slow motion: an MLP with 2048 rows a step"
+echo "3. The 8 GPUs of a DGX A100 in slow motion: an MLP, 2048 rows a step"
 echo "   Look at each row beside its prediction (~), and again at speed-up and ideal."
 "$lockstep" compare --act-as dgx-a100 --predict --dataset synthetic:8192x64x10 \
   --model mlp:64-512-512-512-10 --modes ddp --devices 2,4,8 --batch 2048 --lr 0.01 \
-  --json build/demo/eight_a100.json --trace build/demo/eight_a100.trace.json
-report build/demo/it_pays.json build/demo/it_does_not.json build/demo/eight_a100.json
+  --json "$folder/eight_a100.json" --trace "$folder/eight_a100.trace.json"
+report "$folder/it_pays.json" "$folder/it_does_not.json" "$folder/eight_a100.json"

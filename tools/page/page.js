@@ -191,8 +191,11 @@ function speedupFigure(parent, run, world) {
   const {lines, labels, xTitle, x} = againstDevices(run, world, row => row.speedup);
   const drawn = lines.filter(line => line.mode !== 'single');
   if (drawn.length === 0) return;
+  for (const line of drawn) {  // every mode is the single device where it has no row for one
+    if (labels[0] === 1 && line.data[0] === null && !isGrowing(run)) line.data[0] = 1;
+  }
   const ideal = labels.map(label => {
-    const row = world.rows.find(row => x(row) === label && row.ideal !== null && row.mode !== 'single');
+    const row = world.rows.find(row => x(row) === label && row.ideal !== null);
     return row ? row.ideal : null;
   });
   drawn.push({label: 'ideal', data: ideal, borderColor: css('faint'), backgroundColor: css('faint'),
