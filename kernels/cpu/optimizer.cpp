@@ -1,5 +1,5 @@
 // Many tensors in one call: SGD and AdamW, one pass over each parameter, and clipping.
-// Source: torch/optim/sgd.py and adamw.py, the single-tensor forms.
+// Source: torch/optim/sgd.py and adamw.py, the single-tensor forms; ATen/native/Lerp.h.
 #include <cmath>
 
 #include "kernels/cpu/eigen_backend.h"
@@ -107,13 +107,14 @@ void EigenBackend::adamw(Stream& stream, std::span<const OptimizerParameter> par
         const T step_size = static_cast<T>(rate_of_step);
         const T root = static_cast<T>(root_of_step);
         const T fresh1 = static_cast<T>(1 - options.beta1);
+        const bool is_mostly_fresh = fresh1 >= T(0.5);  // PyTorch's lerp starts from the nearer end
         const T beta2 = static_cast<T>(options.beta2);
         const T fresh2 = static_cast<T>(1 - options.beta2);
         const T epsilon = static_cast<T>(options.epsilon);
         LOCKSTEP_INDEPENDENT
         for (std::size_t i = begin; i < end; ++i) {
           const T g = grad[i];
-          m[i] += fresh1 * (g - m[i]);
+          m[i] = is_mostly_fresh ? g - (T(1) - fresh1) * (g - m[i]) : m[i] + fresh1 * (g - m[i]);
           v[i] = beta2 * v[i] + fresh2 * g * g;
           const T denominator = std::sqrt(v[i]) / root + epsilon;
           w[i] = w[i] * shrink - step_size * (m[i] / denominator);

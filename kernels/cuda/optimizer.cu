@@ -184,7 +184,9 @@ __global__ void adamw_kernel(List list, AdamWNumbers<T> n, Counter counter) {
   const StepNumbers<T> step = shared_step;
 #pragma unroll
   for (std::size_t k = 0; k < kWidth<T>; ++k) {
-    m.at[k] += n.fresh1 * (g.at[k] - m.at[k]);
+    const T change = g.at[k] - m.at[k];  // PyTorch's lerp starts from the nearer end
+    m.at[k] =
+        n.fresh1 < T(0.5) ? m.at[k] + n.fresh1 * change : g.at[k] - (T(1) - n.fresh1) * change;
     v.at[k] = n.beta2 * v.at[k] + n.fresh2 * g.at[k] * g.at[k];
     const T denominator = sqrt(v.at[k]) / step.root + n.epsilon;
     w.at[k] = w.at[k] * step.shrink - step.step_size * (m.at[k] / denominator);

@@ -129,6 +129,20 @@ TYPED_TEST(Optimizer, AdamWFollowsPyTorchsFormulas) {
       });
 }
 
+// With beta1 = 0 the mean is the gradient itself. Its difference from a large mean would lose it.
+TYPED_TEST(Optimizer, AdamWStartsTheMeanFromItsNearerEndAsPyTorchDoes) {
+  using T = TypeParam;
+  for_thread_counts([&](Stream& stream) {
+    const OnDevice<T> weight(5), grad(5, T(1)), first(5, static_cast<T>(100 / kTolerance<T>)),
+        second(5);
+    const Scalars scalars;
+    const std::vector<OptimizerParameter> one{
+        {weight.view(), grad.view(), first.view(), second.view()}};
+    tested().adamw(stream, one, scalars.view(), {.beta1 = 0, .beta2 = 0.99});
+    EXPECT_EQ(first.values(), std::vector<T>(5, T(1)));
+  });
+}
+
 TYPED_TEST(Optimizer, ClipReachesEveryTensorAndNoOther) {
   using T = TypeParam;
   for (const std::size_t count : kCounts) {
