@@ -54,7 +54,7 @@ LabelledTensors to_tensors(const LabelledRows& rows) {
   std::vector<float> values;
   values.reserve(rows.features.size());
   for (const std::uint8_t byte : rows.features) {
-    values.push_back(static_cast<float>(rows.scale) * static_cast<float>(byte));
+    values.push_back(static_cast<float>(rows.scale * byte));
   }
   return {Tensor::from(values, {rows.num_rows(), rows.num_features}, Device{}),
           Tensor::from(rows.labels, {rows.num_rows()}, Device{})};

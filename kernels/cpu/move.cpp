@@ -1,5 +1,6 @@
 // Copies, transpositions, fills and gathers.
 #include <cstring>
+#include <type_traits>
 
 #include "engine/core/error.h"
 #include "engine/core/half.h"
@@ -17,11 +18,14 @@ void gather(Stream& stream, const ConstMatrixView& source, const std::int64_t* i
             const MatrixView& to, double scale) {
   for_floating(to.dtype, "gather_rows", [&]<typename T>() {
     parallel_rows(stream, to.rows, to.cols, [&](std::size_t begin, std::size_t end) {
-      const T factor = static_cast<T>(scale);
+      // Bytes in float64, so that a pixel / 255 is the nearest float32, as a division gives it.
+      using Factor = std::conditional_t<std::is_same_v<From, std::uint8_t>, double, T>;
+      const auto factor = static_cast<Factor>(scale);
       for (std::size_t i = begin; i < end; ++i) {
         const From* in = row_of<From>(source, static_cast<std::size_t>(indices[i]));
         T* out = row_of<T>(to, i);
-        for (std::size_t j = 0; j < to.cols; ++j) out[j] = factor * static_cast<T>(in[j]);
+        for (std::size_t j = 0; j < to.cols; ++j)
+          out[j] = static_cast<T>(factor * static_cast<Factor>(in[j]));
       }
     });
   });

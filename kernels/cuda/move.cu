@@ -2,6 +2,7 @@
 // move bits, so one kernel serves all element types of a width.
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -63,17 +64,24 @@ std::uint64_t bits_of(DType dtype, double value) {
   return bits;
 }
 
+// Bytes are scaled in float64, so that a pixel / 255 is the nearest float32, as a division gives
+// it.
+template <typename From, typename To>
+using GatherFactor = std::conditional_t<std::is_same_v<From, std::uint8_t>, double, To>;
+
 // A row outside the source is read as zeros.
 template <typename From, typename To>
 __global__ void gather_kernel(Rows<const From> source, std::size_t source_rows,
                               const std::int64_t* indices, Rows<To> to, std::size_t rows,
-                              std::size_t cols, To factor, DeviceFault* fault) {
+                              std::size_t cols, GatherFactor<From, To> factor, DeviceFault* fault) {
   for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
     const std::int64_t index = indices[row];
     const bool is_good = is_within(index, source_rows);
     if (!is_good && j == 0) report_fault(fault, FaultKind::row_index, index, source_rows);
-    to[row][j] =
-        is_good ? factor * static_cast<To>(source[static_cast<std::size_t>(index)][j]) : To(0);
+    using Factor = GatherFactor<From, To>;
+    to[row][j] = is_good ? static_cast<To>(factor * static_cast<Factor>(
+                                                        source[static_cast<std::size_t>(index)][j]))
+                         : To(0);
   });
 }
 
@@ -121,7 +129,8 @@ void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTenso
   const auto gather = [&]<typename From, typename To>() {
     launch(stream, name, row_tiles(to.rows, to.cols), gather_kernel<From, To>,
            rows_of<From>(source), source.rows, data_of<std::int64_t>(indices), rows_of<To>(to),
-           to.rows, to.cols, static_cast<To>(scale), runtime::cuda::cuda_stream(stream).fault());
+           to.rows, to.cols, static_cast<GatherFactor<From, To>>(scale),
+           runtime::cuda::cuda_stream(stream).fault());
   };
   for_floating(to.dtype, name, [&]<typename To>() {
     if (source.dtype == DType::uint8) return gather.template operator()<std::uint8_t, To>();

@@ -149,7 +149,10 @@ void expect_gathered() {
           const std::size_t picked = i * 37 % 50;
           indices.push_back(std::int64_t(picked));
           for (std::size_t j = 0; j < cols; ++j) {
-            expected.push_back(To(1.0 / 255) * static_cast<To>(source(picked, j)));
+            const From value = source(picked, j);
+            expected.push_back(std::is_same_v<From, std::uint8_t>
+                                   ? static_cast<To>(1.0 / 255 * double(value))
+                                   : To(1.0 / 255) * static_cast<To>(value));
           }
         }
         const GridOnDevice<From> from(source);
@@ -171,6 +174,21 @@ TEST(MoveAny, GatherRowsPicksConvertsAndScales) {
   expect_gathered<std::uint8_t, double>();
   expect_gathered<float, double>();
   expect_gathered<double, double>();
+}
+
+// ToTensor divides by 255 in float32.
+TEST(MoveAny, GatherRowsMakesTheSameNumberOfEachByteAsPyTorch) {
+  Grid<std::uint8_t> bytes(1, 256, 0);
+  std::vector<float> expected;
+  for (std::size_t i = 0; i < 256; ++i) {
+    bytes.values[i] = static_cast<std::uint8_t>(i);
+    expected.push_back(static_cast<float>(i) / 255.0F);
+  }
+  const GridOnDevice<std::uint8_t> from(bytes);
+  const OnDevice<std::int64_t> first(std::vector<std::int64_t>{0});
+  const GridOnDevice<float> to(1, 256);
+  tested().gather_rows(stream(), from.view(), first.view(), to.view(), 1.0 / 255);
+  EXPECT_EQ(to.content(), expected);
 }
 
 // A CPU says so at the call, a GPU where its work is waited for next; both go on afterwards.

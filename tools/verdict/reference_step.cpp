@@ -86,7 +86,10 @@ PlainBatch plain_batch(const TrainingTask& task, std::size_t epoch,
                        std::span<const std::size_t> rows) {
   const data::LabelledRows& data = task.data->train;
   // Rounds like the kernels: a pixel that is off in its last bit takes sums over ReLU's kink.
-  const double scale = task.dtype == DType::float64 ? data.scale : static_cast<float>(data.scale);
+  const auto value_of = [&](std::uint8_t byte) {
+    const double value = data.scale * byte;
+    return task.dtype == DType::float64 ? value : static_cast<float>(value);
+  };
   PlainBatch batch;
   for (const std::size_t row : rows) {
     if (data.is_text()) {
@@ -102,7 +105,7 @@ PlainBatch plain_batch(const TrainingTask& task, std::size_t epoch,
       data::augment(data::draw_augmentation(task.augmentation, task.seed, epoch, row),
                     data.image_shape(), kept, bytes);
     }
-    for (const std::uint8_t byte : bytes) batch.features.push_back(scale * byte);
+    for (const std::uint8_t byte : bytes) batch.features.push_back(value_of(byte));
     batch.labels.push_back(data.labels[row]);
   }
   return batch;
