@@ -4,8 +4,8 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -70,9 +70,20 @@ class LineReader {
   bool has_ended_ = false;
 };
 
+// Where the line's first field ends: at a separator outside quotes.
+std::size_t find_separator(std::string_view line, char separator) {
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') is_quoted = !is_quoted;
+    if (line[i] == separator && !is_quoted) return i;
+  }
+  // A quote that nothing closes is a character like others.
+  return is_quoted ? line.find(separator) : std::string_view::npos;
+}
+
 // Takes a line's first field off it, without its quotes.
 std::string_view take_field(std::string_view& line, char separator) {
-  const std::size_t end = line.find(separator);
+  const std::size_t end = find_separator(line, separator);
   std::string_view field = trim(line.substr(0, end));
   line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
   if (field.size() >= 2 && field.front() == '"' && field.back() == '"') {
@@ -89,20 +100,27 @@ std::vector<std::string_view> split(std::string_view line, char separator) {
   return fields;
 }
 
+// Empty for what is no number, and for one that is too large for a float32. One that is too small
+// is 0, as everywhere.
 std::optional<double> parse_number(std::string_view text) {
+  constexpr double kFirstInfinite =
+      0x1.ffffffp127;  // what rounds to a larger float32 than there is
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
-  const bool fits = std::abs(value) <= std::numeric_limits<float>::max();  // false for NaN
-  if (result.ec != std::errc() || result.ptr != end || !fits) return std::nullopt;
+  if (result.ptr != end || result.ec == std::errc::invalid_argument) return std::nullopt;
+  if (result.ec == std::errc::result_out_of_range) {
+    value = std::strtod(std::string(text).c_str(), nullptr);
+  }
+  if (!(std::abs(value) < kFirstInfinite)) return std::nullopt;  // also NaN
   return value;
 }
 
 char guess_separator(std::string_view line) {
   char best = ',';
   for (const char candidate : {';', '\t'}) {
-    if (std::ranges::count(line, candidate) > std::ranges::count(line, best)) best = candidate;
+    if (split(line, candidate).size() > split(line, best).size()) best = candidate;
   }
   return best;
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/datasets/idx_files.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
@@ -26,6 +28,15 @@ TEST(Csv, ReadsNumbersWithTheLabelInTheLastColumn) {
   EXPECT_EQ(rows.num_features, 2u);
   EXPECT_THAT(rows.features, ElementsAre(1.5f, -2000.0f, 4.0f, 5.0f));
   EXPECT_THAT(rows.labels, ElementsAre(0, 12));
+}
+
+TEST(Csv, ReadsSeparatorsInQuotesAndNumbersAtTheEdgesOfFloat32) {
+  const CsvRows quoted = read("\"width, in cm\",\"height; in cm\",class\n1,2,3\n4,5,6\n");
+  EXPECT_THAT(quoted.features, ElementsAre(1.0f, 2.0f, 4.0f, 5.0f));
+  const CsvRows edges = read("3.4028235e+38,1e-400,0\n-3.4028235e+38,-1e-46,1\n");
+  const float most = std::numeric_limits<float>::max();
+  EXPECT_THAT(edges.features, ElementsAre(most, 0.0f, -most, 0.0f));
+  expect_error(ErrorCode::Io, "3.4028236e+38", [] { read("1,2,0\n3.4028236e+38,2,1\n"); });
 }
 
 TEST(Csv, SkipsAHeader) {
