@@ -200,8 +200,9 @@ nn::StateDict whole_state(const nn::Module& part, const std::string& prefix) {
     linear->append_whole(prefix, state);
     return state;
   }
-  for (const auto& [name, value] : part.own_parameters())
-    state.emplace_back(prefix + name, value.value());
+  for (std::size_t i = 0; i < part.own_parameters().size(); ++i) {
+    state.emplace_back(prefix + part.own_parameters()[i].first, part.unpadded(i));
+  }
   for (const auto& [name, buffer] : part.own_buffers()) state.emplace_back(prefix + name, buffer);
   for (const auto& [name, child] : part.children()) {
     const nn::StateDict below = whole_state(*child, prefix + name + ".");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/core/thread_context.h"
+#include "engine/nn/gpt.h"
 #include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 #include "engine/trace/counters.h"
@@ -92,6 +93,18 @@ TEST(TensorParallel, AGptBlockTrainsAsOnOneDevice) {
   const optim::AdamWOptions options{.learning_rate = 0.01};
   expect_equals_one_device<optim::AdamW>(make_blocks, kSequences, DType::float64, options, 8,
                                          {1e-8, 1e-8});
+}
+
+// A vocabulary of 50 has 64 rows in memory.
+TEST(TensorParallel, TheWholeStateOfAGptHasNoPadding) {
+  const nn::Gpt gpt({.layers = 1, .heads = 2, .channels = 4, .context = 3, .vocabulary = 50});
+  const nn::StateDict expected = nn::state_dict(gpt);
+  const nn::StateDict found = whole_state(gpt);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].first, expected[i].first);
+    EXPECT_EQ(found[i].second.shape(), expected[i].second.shape()) << found[i].first;
+  }
 }
 
 TEST(TensorParallel, RanksHoldTheirPartAlone) {
