@@ -95,9 +95,10 @@ Variable BatchNorm::normalise(const Variable& rows) {
 }
 
 std::string BatchNorm::extra_text() const {
-  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats=True", num_features_,
-                     python_number(options_.epsilon), python_number(options_.momentum),
-                     options_.affine == BatchNormOptions::Affine::yes ? "True" : "False");
+  const char* const affine = options_.affine == BatchNormOptions::Affine::yes ? "True" : "False";
+  return fmt::format("{}, eps={}, momentum={}, affine={}, bias={}, track_running_stats=True",
+                     num_features_, python_number(options_.epsilon),
+                     python_number(options_.momentum), affine, affine);
 }
 
 Dropout::Dropout(double probability, std::uint64_t seed, std::uint32_t layer)

@@ -34,7 +34,7 @@ LayerNorm::LayerNorm(std::size_t features, double epsilon, const Placement& plac
 }
 
 std::string LayerNorm::extra_text() const {
-  return fmt::format("({},), eps={}, elementwise_affine=True",
+  return fmt::format("({},), eps={}, elementwise_affine=True, bias=True",
                      own_parameters()[0].second.shape()[0], python_number(epsilon_));
 }
 

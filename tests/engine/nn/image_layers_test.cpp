@@ -28,8 +28,9 @@ TEST(ImageLayers, PrintAsInPyTorch) {
   EXPECT_EQ(MaxPool2d(2).to_string(),
             "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)");
   EXPECT_EQ(AvgPool2d(3, {1, 1}).to_string(), "AvgPool2d(kernel_size=3, stride=1, padding=1)");
-  EXPECT_EQ(BatchNorm2d(64).to_string(),
-            "BatchNorm2d(64, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)");
+  EXPECT_EQ(
+      BatchNorm2d(64).to_string(),
+      "BatchNorm2d(64, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)");
 }
 
 TEST(ImageLayers, BatchNorm2dIsBatchNorm1dOfThePixels) {

@@ -209,8 +209,9 @@ TEST_F(ModuleTest, PrintsAsPyTorchDoes) {
   (7): GELU(approximate='tanh')
 ))");
   EXPECT_EQ(Sequential({}).to_string(), "Sequential()");
-  EXPECT_EQ(BatchNorm1d(8).to_string(),
-            "BatchNorm1d(8, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)");
+  EXPECT_EQ(
+      BatchNorm1d(8).to_string(),
+      "BatchNorm1d(8, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)");
   EXPECT_EQ(Dropout(0.5, 1, 0).to_string(), "Dropout(p=0.5, inplace=False)");
 }
 
