@@ -159,6 +159,19 @@ TEST(Compare, SaysThatDevicesShareCores) {
   }
 }
 
+// The last batch has one row for two or three ranks, in several micro-batches.
+TEST(Compare, EveryModeAccumulatesWhateverTheLastBatchHas) {
+  for (const char* flags :
+       {"--batch 4 --accumulate 2 --dataset synthetic:5x3x2 --model mlp:3-2",
+        "--batch 8 --accumulate 4 --dataset synthetic:21x3x2 --model mlp:3-8-2",
+        "--batch 6 --accumulate 2 --dataset synthetic:10x3x2 --model mlp:3-4-2"}) {
+    SCOPED_TRACE(flags);
+    expect_success(run_lockstep(words(std::string("compare --device cpu --devices 2,3 --modes "
+                                                  "dp,ddp,zero1,zero2,zero3 --epochs 2 ") +
+                                      flags)));
+  }
+}
+
 // Each row's devices have the threads of the largest row's, so that a second device is one more.
 TEST(Compare, ADeviceHasTheSameSizeInEveryRow) {
   const TempFolder folder;

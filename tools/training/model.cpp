@@ -113,17 +113,27 @@ Tensor add_gradients(const TrainingTask& task, nn::Module& model, const data::Ba
   return loss.value();
 }
 
+// The rows of each micro-batch. Sharded ranks talk to each other in every pass, so all of them make
+// as many passes, some without rows, whatever their share of a smaller batch is.
+std::vector<plan::ScatterPart> micro_batches(const TrainingTask& task, std::size_t num_rows) {
+  std::vector<plan::ScatterPart> parts = plan::scatter_plan(num_rows, task.accumulate).parts;
+  while (task.shard && parts.size() < task.accumulate) {
+    parts.push_back({parts.size(), num_rows, 0});
+  }
+  return parts;
+}
+
 // One micro-batch after the other. Ranks all-reduce once: behind the last one.
 Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Module& model,
                        const data::Batch& batch) {
   const double weight = weight_of_loss(task, num_ranks, batch);
-  const plan::ScatterPlan plan = plan::scatter_plan(batch.labels.size(0), task.accumulate);
+  const std::vector<plan::ScatterPart> parts = micro_batches(task, batch.labels.size(0));
   Tensor sum;
   const auto add = [&](const plan::ScatterPart& rows) {
     const Tensor loss = add_gradients(task, model, batch, rows, weight);
     sum = sum.defined() ? sum.add_(loss) : loss;
   };
-  const std::span<const plan::ScatterPart> earlier(plan.parts.begin(), plan.parts.end() - 1);
+  const std::span<const plan::ScatterPart> earlier(parts.begin(), parts.end() - 1);
   if (auto* const ddp = dynamic_cast<parallel::Ddp*>(&model)) {
     const auto no_sync = ddp->no_sync();
     std::ranges::for_each(earlier, add);
@@ -133,7 +143,7 @@ Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Modu
   } else {
     std::ranges::for_each(earlier, add);
   }
-  add(plan.parts.back());
+  add(parts.back());
   return sum;
 }
 
