@@ -22,6 +22,7 @@
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/help.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/cli/training_flags.h"
@@ -90,48 +91,63 @@ std::vector<std::string> names_in(const std::map<std::string, T>& map) {
 }
 
 void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
-  command.add_option("-b,--minbytes", flags.first_bytes, "smallest size, such as 16K");
-  command.add_option("-e,--maxbytes", flags.last_bytes, "largest size, such as 64M");
+  command.add_option("-b,--minbytes", flags.first_bytes, "smallest size, as in 16K")
+      ->type_name("BYTES");
+  command.add_option("-e,--maxbytes", flags.last_bytes, "largest size, as in 64M")
+      ->type_name("BYTES");
   CLI::Option* const factor =
       command.add_option("-f,--stepfactor", flags.factor, "factor from one size to the next");
   command
-      .add_option("-i,--stepbytes", flags.step_bytes, "bytes from one size to the next, such as 1M")
+      .add_option("-i,--stepbytes", flags.step_bytes,
+                  "instead of -f: bytes from one size to the next, as in 1M")
+      ->type_name("BYTES")
       ->excludes(factor);
   command
-      .add_option("-d,--datatype", flags.datatype,
-                  "float, double, half, bfloat16, int32 or int64; all: one after the other")
+      .add_option("-d,--datatype", flags.datatype, "type of the elements; all: one after the other")
       ->check(one_of(names_in(kDatatypes)));
   command
-      .add_option("-o,--op", flags.op, "sum, prod, min, max or avg (floating point only); or all")
+      .add_option("-o,--op", flags.op,
+                  "how elements are reduced, avg only in floating point; all: one after the other")
       ->check(one_of(names_in(kOps)));
-  command.add_option("-n,--iters", flags.iterations, "timed all-reduces")
+  command.add_option("-n,--iters", flags.iterations, "all-reduces that are timed")
       ->check(CLI::Range(1, 1000000));
-  command.add_option("-w,--warmup_iters", flags.warm_up, "untimed all-reduces before them")
+  command
+      .add_option("-w,--warmup_iters", flags.warm_up, "all-reduces that warm up before, untimed")
       ->check(CLI::Range(0, 1000000));
-  command.add_option("-c,--check", flags.check, "check the results (0: do not)")
+  command.add_option("-c,--check", flags.check, "check the results (0: don't)")
       ->expected(0, 1)
       ->default_str("")
       ->check(one_of({"", "0", "1"}));
-  command
-      .add_option("-z,--blocking", flags.blocking,
-                  "accepted for compatibility with nccl-tests: each all-reduce is waited for")
+  command.add_option("-z,--blocking", flags.blocking, "each all-reduce is waited for")
+      ->type_name("0|1")
+      ->default_str("")
       ->check(CLI::Range(0, 1));
   command
-      .add_option("-R,--local_register", flags.local_register,
-                  "accepted for compatibility with nccl-tests: NCCL registers buffers as it likes")
+      .add_option("-R,--local_register", flags.local_register, "NCCL registers buffers as it likes")
+      ->type_name("0|1|2")
+      ->default_str("")
       ->check(CLI::Range(0, 2));
   command
       .add_option("-g,--devices,--ngpus", flags.devices,
-                  "number of ranks, one device each (default 2); in a job, 1 or leave it out")
+                  "how many ranks, one device each (default: 2; as many as a launcher started)")
       ->check(CLI::Range(1, runtime::kMaxCpuDevices));
   for (const char* name : {"--device", "--virtual-devices", "--ranks", "--comm", "--nccl-share-gpu",
                            "--plan", "--transport", "--link", "--comm-timeout", "--json"}) {
     add_training_flag(command, flags, name);
   }
+  command.get_option("--json")->description("write the rows here (-: standard output)");
   command
       .add_option("--format", flags.format,
-                  "the table: lockstep, or nccl-tests (out-of-place and in-place columns)")
+                  "columns of the table; those of nccl-tests are wider than 80 characters")
       ->check(one_of({"lockstep", "nccl-tests"}));
+  group_flags(command, {{"Most used",
+                         {"-b", "-e", "-g", "-n", "--device", "--ranks", "--comm", "--plan",
+                          "--transport", "--json"}},
+                        {"What to reduce", {"-f", "-i", "-d", "-o", "-w", "-c"}},
+                        {"On what and how fast",
+                         {"--virtual-devices", "--nccl-share-gpu", "--link", "--comm-timeout"}},
+                        {"What to write", {"--format"}},
+                        {"Taken from nccl-tests, without effect", {"-z", "-R"}}});
 }
 
 // The sizes in bytes from -b to -e. Throws Error{Usage} for sizes that make no sense, are below one

@@ -18,6 +18,7 @@
 #include "engine/trace/breakdown.h"
 #include "kernels/matmul_precision.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/help.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -254,21 +255,31 @@ void add_bench_step_command(CLI::App& bench, const CommandLine& command) {
   auto flags = std::make_shared<BenchStepFlags>();
   CLI::App& step = *bench.add_subcommand("step", "Time a training step on one device");
   add_training_flag(step, flags->training, "--device");
-  step.add_option("--model", flags->models, "one or more, separated by commas")->delimiter(',');
-  step.add_option(
-      "--dataset", flags->dataset,
-      "the rows it takes: digits, synthetic:8x28x28x1x10, ... (default: an mlp's sizes, for "
-      "other models digits)");
-  step.add_option(
-      "--batch", flags->batches,
-      fmt::format("rows per step (default: {}, of images {})", kRowBatches, kImageBatches));
+  step.add_option("--model", flags->models, "one or several, separated by commas")
+      ->type_name("MODELS")
+      ->delimiter(',');
+  step.add_option("--dataset", flags->dataset,
+                  "the rows that it takes: digits, synthetic:8x28x28x1x10 (default: as wide as an "
+                  "mlp is; digits for other models)")
+      ->type_name("DATA");
+  step.add_option("--batch", flags->batches,
+                  fmt::format("rows of a step, one number or several (default: {}; for images {})",
+                              kRowBatches, kImageBatches))
+      ->type_name("COUNTS");
   step.add_option("--threads-per-device", flags->threads,
-                  "CPU threads, such as 1,2 (default: all)");
+                  "CPU threads, one number or several, as in 1,2 (default: all cores)")
+      ->type_name("COUNTS");
   step.add_option("--seconds", flags->seconds, "how long to measure each row");
   step.add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
-  step.add_flag("--memory", flags->memory, "what each layer keeps in memory, too");
+  step.add_flag("--memory", flags->memory, "print also what each layer keeps in memory");
   add_training_flag(step, flags->training, "--precision");
-  step.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
+  step.add_option("--json", flags->json_path, "write the rows here (-: standard output)")
+      ->type_name("FILE");
+  // Ten flags in all, so none of them is rare.
+  group_flags(step, {{"What to train", {"--model", "--dataset", "--batch"}},
+                     {"On what", {"--device", "--threads-per-device"}},
+                     {"How fast", {"--precision", "--graph", "--seconds"}},
+                     {"What to write", {"--memory", "--json"}}});
   step.callback([flags, command] { run_bench_step(*flags, command); });
 }
 

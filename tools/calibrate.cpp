@@ -213,12 +213,12 @@ void add_calibrate_command(CLI::App& program) {
   auto flags = std::make_shared<CalibrateFlags>();
   CLI::App& command = *program.add_subcommand(
       "calibrate", "Measure this machine's CPU devices, and write them as a topology");
-  command.add_option("-o,--output", flags->output, "write the topology here");
+  command.add_option("-o,--output", flags->output, "write the topology here")->type_name("FILE");
   command.add_option("--devices", flags->devices,
-                     "how many devices to measure together (default: one per core, at most 8)");
+                     "how many devices to measure together (default: as many as cores, at most 8)");
   command.add_option("--threads-per-device", flags->threads_per_device,
-                     "CPU threads of each (default: cores / devices)");
-  command.add_flag("--fast", flags->is_fast, "measure fewer sizes: takes seconds, but is coarse");
+                     "CPU threads of each device (default: cores / devices)");
+  command.add_flag("--fast", flags->is_fast, "measure fewer sizes, in seconds but coarsely");
   command.add_option("--exchange", flags->exchange, "")->group("");
   command.footer(
       "Two devices take up to two minutes, more take longer. Run nothing else meanwhile.\n"

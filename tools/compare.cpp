@@ -15,6 +15,7 @@
 #include "engine/trace/breakdown.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/help.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
@@ -234,21 +235,27 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
 void add_compare_command(CLI::App& program, const CommandLine& command) {
   auto flags = std::make_shared<CompareFlags>();
   CLI::App& compare = *program.add_subcommand(
-      "compare", "Compare epoch times of one device, DataParallel, DDP and pipelines");
+      "compare", "Train on one device and on several, compare the times, and check the weights");
   add_compare_flags(compare, flags->training);
+  group_flags(compare,
+              training_groups({"--model", "--dataset", "--epochs", "--steps", "--batch", "--modes",
+                               "--devices", "--threads-per-device", "--predict", "--json"}));
   compare
       .add_option("--modes", flags->modes,
-                  "dp, ddp, pipeline, zero1, zero2, zero3, or several such as dp,ddp")
+                  "ways to train on several devices: dp (PyTorch's DataParallel), ddp (its "
+                  "DistributedDataParallel), pipeline, zero1, zero2, zero3")
+      ->type_name("MODES")
       ->delimiter(',')
       ->check(one_of({"dp", "ddp", "pipeline", "zero1", "zero2", "zero3"}));
-  compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
+  compare.add_option("--devices", flags->device_counts, "numbers of devices, a row for each")
+      ->type_name("COUNTS");
   compare.add_flag("--wide", flags->wide, "print all columns, wider than 80 characters");
   CLI::Option* const predict =
       compare.add_option("--predict", flags->predict,
-                         "add rows predicted for this topology (with --act-as: for the acted one)");
-  predict->expected(0, 1)->default_str("");
+                         "add rows that are predicted for this topology, or for that of --act-as");
+  predict->expected(0, 1)->default_str("")->type_name("TOPOLOGY");
   compare.add_flag("--explain-drift", flags->explain_drift,
-                   "repeat every row in float64, to show that drift is rounding");
+                   "repeat every row in float64, which shows that drift is rounding");
   compare.callback([flags, &compare, command] {
     flags->training.said = said_flags(compare);
     settle_pipeline_flags(flags->training);

@@ -92,10 +92,12 @@ void add_devices_command(CLI::App& program) {
   auto flags = std::make_shared<DevicesFlags>();
   CLI::App& devices = *program.add_subcommand("devices", "List the devices of this machine");
   CLI::Option* const json =
-      devices.add_option("--json", flags->json_path, "write the list here (-: standard output)");
+      devices.add_option("--json", flags->json_path, "write the list here (-: standard output)")
+          ->type_name("FILE");
   devices
       .add_option("--free", flags->free,
-                  "print the ids of the N devices with the most free memory, such as 2,0")
+                  "print only the ids of the N devices with the most free memory, as in 2,0")
+      ->default_str("")
       ->excludes(json);
   devices.callback([flags, &devices] { run_devices(*flags, devices); });
 }

@@ -134,12 +134,14 @@ void add_doctor_command(CLI::App& program, const CommandLine& command, int& exit
   CLI::App& doctor_command = *program.add_subcommand(
       kDoctor, "Run a program and name the rules of data-parallel training that it breaks");
   doctor_command.add_option("--timeout", flags->timeout_seconds,
-                            "seconds after which the program is killed");
-  doctor_command.add_option("--json", flags->json_path,
-                            "write the findings here (-: standard output)");
+                            "kill the program after so many seconds");
+  doctor_command
+      .add_option("--json", flags->json_path, "write the findings here (-: standard output)")
+      ->type_name("FILE");
   doctor_command.footer(
-      "Then: -- PROGRAM ARGUMENTS. Exit code 0: no finding, 1: findings, or the program failed, 2: "
-      "it recorded nothing.");
+      "Then comes -- and the program with its arguments:\n  lockstep doctor -- ./my_training\n"
+      "The exit code is 0 if nothing was found, 1 if something was or the program failed, and 2 if "
+      "the program recorded nothing.");
   const CommandLine job = words_behind_dashes(command);
   doctor_command.callback([flags, job, &exit_code] { exit_code = run_doctor(*flags, job); });
 }

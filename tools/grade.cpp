@@ -89,16 +89,22 @@ void add_grade_command(CLI::App& program) {
       *program.add_subcommand("grade", "Grade a lab: build and check students' solutions");
   grade.add_option("labdir", flags->folder, "a lab's folder, or a folder of submissions")
       ->required();
-  grade.add_option("--hidden", flags->hidden,
-                   "run the hidden checks too, with the secret in this folder");
-  grade.add_option("--json", flags->json_path, "write the report here (-: standard output)");
+  grade
+      .add_option("--hidden", flags->hidden,
+                  "run the hidden checks too, with the secret in this folder")
+      ->type_name("FOLDER");
+  grade.add_option("--json", flags->json_path, "write the report here (-: standard output)")
+      ->type_name("FILE");
   grade.add_option("--format", flags->format, "format of the output and of --json")
       ->check(one_of({"text", "gradescope"}));
-  grade.add_option("--csv", flags->csv_path, "write a line per submission here");
-  grade.add_option("--html", flags->html_path, "write a page with all submissions here");
+  grade.add_option("--csv", flags->csv_path, "write a line for each submission here")
+      ->type_name("FILE");
+  grade.add_option("--html", flags->html_path, "write a page with all submissions here")
+      ->type_name("FILE");
   grade
       .add_option("--pass", flags->pass_percent,
                   "exit with 1 if a submission has less than this percentage of the points")
+      ->type_name("PERCENT")
       ->check(CLI::Range(0, 100));
   grade.callback([flags] { run_grade(*flags); });
 }

@@ -167,7 +167,9 @@ void add_learn_command(CLI::App& program, const CommandLine& command, int& exit_
   CLI::App& learn_command = *program.add_subcommand(
       "learn", "Run the programs of the course, and list which have passed here");
   auto wanted = std::make_shared<std::string>();
-  learn_command.add_option("program", *wanted, "program to run: next, a number or a name");
+  learn_command.add_option(
+      "program", *wanted,
+      "the program to run: next, a number or a name (default: none, only the list)");
   learn_command.footer("Flags behind -- go to the program: lockstep learn 04 -- --rows 10");
   learn_command.callback([wanted, flags = words_behind_dashes(command), &exit_code] {
     exit_code = learn(*wanted, flags);

@@ -11,6 +11,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/process.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/help.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/report/status_line.h"
@@ -74,9 +75,10 @@ int run(int argc, char** argv) {
   CLI::App program(
       "Data-parallel training, step by step: scatter, replicate, all-reduce, measured.",
       "lockstep");
-  program.set_version_flag("--version", std::string("lockstep ") + kVersion);
+  program.set_version_flag("--version", std::string("lockstep ") + kVersion, "print the version");
   program.require_subcommand(1);
   program.option_defaults()->always_capture_default();
+  group_flags(program, {});
   int exit_code = 0;
   add_train_command(program, command, exit_code);
   add_compare_command(program, command);
@@ -94,6 +96,7 @@ int run(int argc, char** argv) {
   add_env_command(program);
   add_with_devices_command(program, command);
   add_run_command(program, command, exit_code);
+  program.footer("`lockstep COMMAND --help` describes a command's flags.");
   require_no_empty_values(command);
   const auto own = static_cast<std::ptrdiff_t>(num_own_words(command));
   const std::string problem = parse(program, {command.begin() + 1, command.begin() + own});

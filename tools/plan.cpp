@@ -83,27 +83,32 @@ void add_plan_command(CLI::App& program) {
       *plan.add_subcommand("scatter", "Print the rows of a batch that each device gets");
   scatter.add_option("--rows", flags->rows, "rows of the batch")
       ->check(CLI::Range(0, kMostPlannedRows));
-  scatter.add_option("--devices", flags->devices, "number of devices that share it")
+  scatter.add_option("--devices", flags->devices, "how many devices share it")
       ->check(CLI::Range(1, kMostPlannedDevices));
   scatter.callback([flags] { print_scatter(*flags); });
 
   CLI::App& buckets =
       *plan.add_subcommand("buckets", "Print which gradients DDP all-reduces together");
-  buckets.add_option("--model", flags->model, "mlp:IN-HIDDEN-...-OUT, lenet, resnet18, ...");
-  buckets.add_option("--dataset", flags->dataset,
-                     "the rows that the model takes, as for bench step");
-  buckets.add_option("--first-bucket-mib", flags->first_bucket_mib, "size of the first bucket");
-  buckets.add_option("--bucket-mib", flags->bucket_mib, "size of each later bucket");
+  buckets.add_option("--model", flags->model, "the net, as in mlp:64-1024-10, lenet or resnet18")
+      ->type_name("MODEL");
+  buckets
+      .add_option("--dataset", flags->dataset, "the rows that the model takes, as for bench step")
+      ->type_name("DATA");
+  buckets.add_option("--first-bucket-mib", flags->first_bucket_mib,
+                     "size of the first bucket in MiB");
+  buckets.add_option("--bucket-mib", flags->bucket_mib, "size of each later bucket in MiB");
   buckets.callback([flags] { print_buckets(*flags); });
 
   CLI::App& reduce =
       *plan.add_subcommand("all-reduce", "Print who sends which elements to whom, step by step");
-  reduce.add_option("--plan", flags->algorithm,
-                    "ring, tree, halving-doubling, one-shot, two-shot, reduce-broadcast or "
-                    "hierarchical");
-  reduce.add_option("--ranks", flags->ranks, "number of ranks, with a buffer each")
+  reduce
+      .add_option("--plan", flags->algorithm,
+                  "how it sends: ring, tree, halving-doubling, one-shot, two-shot, "
+                  "reduce-broadcast or hierarchical")
+      ->type_name("PLAN");
+  reduce.add_option("--ranks", flags->ranks, "how many ranks there are, with a buffer each")
       ->check(CLI::Range(1, kMostPlannedDevices));
-  reduce.add_option("--hosts", flags->hosts, "number of hosts that they are on")
+  reduce.add_option("--hosts", flags->hosts, "how many hosts they are on")
       ->check(CLI::Range(1, kMostPlannedDevices));
   reduce.add_option("--elements", flags->elements, "float32 elements in a buffer")
       ->check(CLI::Range(0, kMostPlannedElements));

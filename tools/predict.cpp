@@ -13,6 +13,7 @@
 #include "engine/core/error.h"
 #include "simulate/predict/kernel_cost.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/help.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -41,7 +42,8 @@ struct PredictFlags {
   std::vector<std::string> what_if;
   std::string plan;
   std::string ranks = "threads";
-  std::string schedule = "gpipe";
+  std::string pipeline_schedule = "gpipe";
+  std::string schedule;  // refused: it is the learning rate's in train
   int accumulate = 1;
   double bucket_mib = 25;
   double first_bucket_mib = 1;
@@ -113,7 +115,7 @@ PredictionTask read_task(const PredictFlags& flags) {
   for (const std::string& name : flags.strategies) {
     task.strategies.push_back(predict::parse_strategy(name));
   }
-  task.schedule = plan::parse_pipeline_schedule(flags.schedule);
+  task.schedule = plan::parse_pipeline_schedule(flags.pipeline_schedule);
   if (task.schedule == plan::PipelineSchedule::interleaved) task.chunks = 2;
   if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
   task.topology = predict::find_topology(flags.topology);
@@ -222,7 +224,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
     if (!change.text.empty()) json["what_if"].push_back(change.text);
   }
   if (flags.accumulate != 1) json["accumulate"] = flags.accumulate;
-  if (flags.schedule != "gpipe") json["schedule"] = flags.schedule;
+  if (flags.pipeline_schedule != "gpipe") json["pipeline_schedule"] = flags.pipeline_schedule;
   if (!flags.plan.empty()) json["plan"] = flags.plan;
   if (!flags.precision.empty()) json["precision"] = flags.precision;
   if (task.topology.device.measured) json["ranks"] = flags.ranks;
@@ -317,6 +319,8 @@ void predict_all_reduce(const PredictFlags& flags, const CommandLine& command) {
 }
 
 void run_predict(const PredictFlags& flags, const CommandLine& command) {
+  require(flags.schedule.empty(), ErrorCode::Usage, "--schedule",
+          "is the learning rate's; a pipeline's is --pipeline-schedule");
   const bool has_net = !flags.params.empty() || !flags.model.empty();
   const int subjects =
       (flags.workload.empty() ? 0 : 1) + (has_net ? 1 : 0) + (flags.all_reduce.empty() ? 0 : 1);
@@ -331,72 +335,119 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
   flags.all_reduce.empty() ? predict_steps(flags, command) : predict_all_reduce(flags, command);
 }
 
+// flags must live as long as predict.
+void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
+  CLI::Option* const workload =
+      predict
+          .add_option("--workload", flags.workload,
+                      "predict what this run trained: a run file of train or compare")
+          ->type_name("RUN.json");
+  predict
+      .add_option(
+          "--model", flags.model,
+          fmt::format("instead of --workload: a known net, one of {}, or as in mlp:784-1024-10",
+                      known_net_names()))
+      ->type_name("NET");
+  predict
+      .add_option("--params", flags.params,
+                  "instead of --workload: a net of so many parameters, as in 25.6M")
+      ->type_name("COUNT");
+  predict.add_option("--batch-per-gpu", flags.batch_per_gpu,
+                     "with --model or --params: samples of a step on each GPU");
+  CLI::Option* const step =
+      predict
+          .add_option("--step", flags.step,
+                      "with --model or --params: seconds that a step takes on one GPU (default: "
+                      "a guess)")
+          ->type_name("SECONDS");
+  predict
+      .add_option("--flops", flags.flops,
+                  "with --params: operations of a sample's forward pass, as in 8.2G; the step is "
+                  "guessed from them")
+      ->type_name("COUNT");
+  CLI::Option* const all_reduce =
+      predict
+          .add_option("--all-reduce", flags.all_reduce,
+                      "instead of a step: an all-reduce of so many bytes, as in 100M; it takes "
+                      "only --topology, --devices and --json")
+          ->type_name("BYTES");
+  predict
+      .add_option("--precision", flags.precision,
+                  "precision of products whose times are guessed (default: fp32)")
+      ->check(one_of({"fp32", "tf32", "bf16"}))
+      ->excludes(step)
+      ->excludes(all_reduce);
+  predict
+      .add_option("--topology", flags.topology,
+                  "the machine: one of those below, a JSON file, or several of it, as in "
+                  "dgx-a100*4@100gbe")
+      ->type_name("TOPOLOGY");
+  predict.add_option("--devices", flags.devices, "numbers of devices, a row for each")
+      ->type_name("COUNTS");
+  predict
+      .add_option("--strategy", flags.strategies,
+                  "one or several of dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, "
+                  "device_allreduce, nccl_replicated, cpu_reduce, cpu_parameter_server (default: "
+                  "ddp; for a run on one host also dp)")
+      ->delimiter(',')
+      ->default_str("")
+      ->type_name("STRATEGIES")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--accumulate", flags.accumulate,
+                  "micro-batches of each device's rows; gradients travel with the last")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--pipeline-schedule", flags.pipeline_schedule,
+                  "the order of a pipeline's passes; interleaved has two chunks on each stage")
+      ->check(one_of({"gpipe", "1f1b", "interleaved"}))
+      ->needs(workload);
+  predict.add_option("--schedule", flags.schedule, "")->group("");
+  predict
+      .add_option("--plan", flags.plan,
+                  "how ddp's all-reduces send: the name of a plan of train --plan (default: as "
+                  "NCCL does)")
+      ->type_name("PLAN")
+      ->excludes(all_reduce);
+  predict.add_option("--ranks", flags.ranks, "what ddp's ranks are on a calibrated machine")
+      ->check(one_of({"threads", "processes"}))
+      ->needs(workload);
+  predict.add_option("--bucket-mib", flags.bucket_mib, "size of ddp's gradient buckets in MiB")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--first-bucket-mib", flags.first_bucket_mib, "size of the first bucket in MiB")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--what-if", flags.what_if,
+                  "predict a change too: bucket_mib=1,25,100, bandwidth=2x or batch=64,256")
+      ->default_str("")
+      ->type_name("CHANGE")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--trace", flags.trace_path,
+                  "write a step of the last row here, for ui.perfetto.dev")
+      ->type_name("FILE")
+      ->excludes(all_reduce);
+  predict.add_option("--json", flags.json_path, "write the rows here (-: standard output)")
+      ->type_name("FILE");
+  group_flags(predict, {{"Most used",
+                         {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
+                          "--topology", "--devices", "--strategy", "--what-if", "--json"}},
+                        {"What to predict", {"--all-reduce", "--flops", "--precision"}},
+                        {"How the devices share the work",
+                         {"--accumulate", "--pipeline-schedule", "--ranks"}},
+                        {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
+                        {"What to write", {"--trace"}}});
+}
+
 }  // namespace
 
 void add_predict_command(CLI::App& program, const CommandLine& command) {
   auto flags = std::make_shared<PredictFlags>();
   CLI::App& predict =
       *program.add_subcommand("predict", "Predict epoch times on machines that you do not have");
-  CLI::Option* const workload = predict.add_option(
-      "--workload", flags->workload, "a run file of train or compare: its workload is predicted");
-  predict.add_option("--params", flags->params, "a net's number of parameters, such as 25.6M");
-  predict.add_option("--model", flags->model,
-                     fmt::format("a known net: {}, mlp:784-1024-10", known_net_names()));
-  predict.add_option("--batch-per-gpu", flags->batch_per_gpu, "samples per step on each GPU");
-  CLI::Option* const step =
-      predict.add_option("--step", flags->step, "seconds of a step on one GPU (default: a guess)");
-  predict.add_option("--flops", flags->flops,
-                     "operations of a sample's forward pass, such as 8.2G");
-  CLI::Option* const all_reduce = predict.add_option("--all-reduce", flags->all_reduce,
-                                                     "predict an all-reduce of this many bytes");
-  predict
-      .add_option("--precision", flags->precision,
-                  "precision of products whose times are not given: fp32, tf32 or bf16")
-      ->check(one_of({"fp32", "tf32", "bf16"}))
-      ->excludes(step)
-      ->excludes(all_reduce);
-  predict.add_option("--topology", flags->topology, "a preset, a JSON file, or NAME*HOSTS@100gbe");
-  predict.add_option("--devices", flags->devices, "numbers of devices, such as 1,2,4,8");
-  predict
-      .add_option("--strategy", flags->strategies,
-                  "dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, device_allreduce, "
-                  "nccl_replicated, "
-                  "cpu_reduce, cpu_parameter_server (default: ddp; for a run on one host also dp)")
-      ->delimiter(',')
-      ->default_str("")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--accumulate", flags->accumulate,
-                  "micro-batches of each device's rows; gradients travel with the "
-                  "last")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--schedule", flags->schedule,
-                  "of a pipeline: gpipe (default), 1f1b, or interleaved with two chunks a stage")
-      ->check(one_of({"gpipe", "1f1b", "interleaved"}))
-      ->needs(workload);
-  predict.add_option("--plan", flags->plan, "all-reduce algorithm of ddp (default: NCCL's)")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--ranks", flags->ranks,
-                  "ranks of ddp on a calibrated machine: threads or processes")
-      ->check(one_of({"threads", "processes"}))
-      ->needs(workload);
-  predict.add_option("--bucket-mib", flags->bucket_mib, "size of a gradient bucket")
-      ->excludes(all_reduce);
-  predict.add_option("--first-bucket-mib", flags->first_bucket_mib, "size of the first one")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--what-if", flags->what_if,
-                  "also predict a change: bucket_mib=1,25,100, bandwidth=2x or batch=64,256")
-      ->default_str("")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--trace", flags->trace_path,
-                  "write the last row's step here, for ui.perfetto.dev")
-      ->excludes(all_reduce);
-  predict.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
-  predict.footer(fmt::format("topologies: {}", fmt::join(predict::preset_names(), ", ")));
+  add_predict_flags(predict, *flags);
+  predict.footer(fmt::format("Topologies: {}", fmt::join(predict::preset_names(), ", ")));
   predict.callback([flags, command] { run_predict(*flags, command); });
 }
 

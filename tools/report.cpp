@@ -69,9 +69,11 @@ void add_report_command(CLI::App& program) {
                   "run files (--json of train and compare), or folders of them")
       ->default_str("")
       ->required();
-  report.add_option("-o,--output", flags->output_path, "write the page here");
-  report.add_option("--trace-file", flags->trace_path,
-                    "the run's timeline (default: the file that its --trace named)");
+  report.add_option("-o,--output", flags->output_path, "write the page here")->type_name("FILE");
+  report
+      .add_option("--trace-file", flags->trace_path,
+                  "the run's timeline (default: the file that its --trace named)")
+      ->type_name("FILE");
   report.callback([flags] { run_report(*flags); });
 }
 

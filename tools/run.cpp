@@ -25,6 +25,7 @@
 #include "engine/launch/rendezvous.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/help.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
 
@@ -96,48 +97,72 @@ void read_variables(RunFlags& flags) {
 
 // flags must live as long as run.
 void add_run_flags(CLI::App& run, RunFlags& flags) {
-  run.add_option("--nnodes", flags.nnodes, "machines; each starts its own `lockstep run`");
+  run.add_option("--nnodes", flags.nnodes, "how many machines; each starts its own `lockstep run`")
+      ->type_name("N");
   run.add_option("--nproc-per-node,--nproc_per_node", flags.nproc_per_node,
-                 "ranks on this machine: a number, gpu, cpu or auto");
+                 "ranks on this machine; gpu: one for each GPU, cpu: one for each core, auto: gpu "
+                 "if there are "
+                 "GPUs, else cpu")
+      ->type_name("N|gpu|cpu|auto");
   run.add_option("--node-rank,--node_rank", flags.node_rank, "which of the machines this is");
   CLI::Option* const address = run.add_option("--master-addr,--master_addr", flags.master_address,
-                                              "the machine with --node-rank 0 (default 127.0.0.1)");
+                                              "the machine with --node-rank 0 (default: 127.0.0.1)")
+                                   ->type_name("HOST");
   CLI::Option* const port = run.add_option("--master-port,--master_port", flags.master_port,
-                                           "port where the ranks meet (default 29500)")
+                                           "port where the ranks meet (default: 29500)")
                                 ->check(CLI::Range(1, 65535));
   CLI::Option* const standalone =
-      run.add_flag("--standalone", flags.standalone, "one machine, and a free port");
+      run.add_flag("--standalone", flags.standalone, "one machine, and any free port");
   CLI::Option* const endpoint =
       run.add_option("--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
-                     "HOST:PORT instead of --master-addr and --master-port");
+                     "instead of --master-addr and --master-port")
+          ->type_name("HOST:PORT");
   endpoint->excludes(address)->excludes(port);
   standalone->excludes(address)->excludes(port)->excludes(endpoint);
   run.add_option("--rdzv-backend,--rdzv_backend", flags.rdzv_backend,
-                 "static or c10d; both mean the store of rank 0")
+                 "the ranks always meet at rank 0's store")
       ->check(one_of({"static", "c10d"}));
-  run.add_option("--rdzv-id,--rdzv_id", flags.options.run_id, "name of the job, for its logs");
+  run.add_option("--rdzv-id,--rdzv_id", flags.options.run_id, "name of the job, for its logs")
+      ->type_name("NAME");
   run.add_option("--max-restarts,--max_restarts", flags.options.max_restarts,
-                 "how often all ranks are started again after a failure")
+                 "how often to start all ranks again after a failure")
       ->check(CLI::Range(0, kMostRestarts));
   run.add_option("--monitor-interval,--monitor_interval", flags.monitor_interval,
-                 "accepted for compatibility with torchrun: failures are noticed at once");
+                 "failures are noticed at once")
+      ->default_str("");
   run.add_option("--shutdown-timeout,--shutdown_timeout", flags.options.shutdown_seconds,
                  "seconds between SIGTERM and SIGKILL");
   run.add_option("--log-dir,--log_dir", flags.log_dir,
-                 "folder for logs: DIR/ID_x/attempt_N/LOCAL_RANK/{stdout,stderr}.log");
+                 "folder for logs: FOLDER/NAME_x/attempt_N/LOCAL_RANK/{stdout,stderr}.log")
+      ->type_name("FOLDER");
   run.add_option("-r,--redirects", flags.redirects,
-                 "streams that go to logs only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:3,1:2");
+                 "streams that go to logs only, in the words of --tee")
+      ->type_name("STREAMS");
   run.add_option("-t,--tee", flags.tee,
-                 "streams that go to logs and console (values as for --redirects)");
+                 "streams that go to logs and to the console: 0 none, 1 stdout, 2 stderr, 3 both; "
+                 "0:3,1:2 says it for each local rank")
+      ->type_name("STREAMS");
   run.add_option("--local-ranks-filter,--local_ranks_filter", flags.local_ranks_filter,
-                 "only these local ranks on the console: 0,2");
+                 "show only these local ranks on the console, as in 0,2")
+      ->type_name("RANKS");
   run.add_option("--role", flags.options.role,
-                 "accepted for compatibility with torchrun: passed on as ROLE_NAME");
+                 "name of the ranks' role, which they find in ROLE_NAME")
+
+      ->type_name("NAME");
   run.add_option("--bind-to,--bind_to", flags.bind_to,
-                 "core: ranks have cores of their own, if there are enough; none: all share them")
+                 "core: each rank has cores of its own, if there are enough; none: all share them")
       ->check(one_of({"core", "none"}));
   run.add_flag("--no-python,--no_python", flags.no_python,
-               "accepted for compatibility with torchrun: the program is always started as it is");
+               "the program is always started as it is");
+  group_flags(run,
+              {{"Most used",
+                {"--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",
+                 "--standalone", "--max-restarts", "--log-dir", "--tee", "--bind-to"}},
+               {"Where the ranks meet", {"--rdzv-endpoint", "--rdzv-id", "--role"}},
+               {"How they end", {"--shutdown-timeout"}},
+               {"What to write", {"--redirects", "--local-ranks-filter"}},
+               {"Taken from torchrun, without effect",
+                {"--rdzv-backend", "--monitor-interval", "--no-python"}}});
 }
 
 Streams parse_stream(const char* flag, std::string_view text) {
@@ -372,10 +397,12 @@ void add_run_command(CLI::App& parent, const CommandLine& command, int& exit_cod
   if (command.size() > 1 && command[1] == "run") read_variables(*flags);
   add_run_flags(run, *flags);
   run.footer(
-      "Then: -- PROGRAM ARGUMENTS. Example: lockstep run --nproc-per-node 4 -- lockstep train "
-      "--parallel ddp\nThe ranks have an empty standard input.\nSeveral machines, on each: "
-      "lockstep run --nnodes 2 --node-rank 0 "
-      "--master-addr HOST --nproc-per-node 4 -- ...");
+      "Then comes -- and the program with its arguments. The ranks' standard input is empty. Flags "
+      "may be spelled with underscores, as torchrun's are.\n\n"
+      "On one machine:\n"
+      "  lockstep run --nproc-per-node 4 -- lockstep train --parallel ddp\n"
+      "On each of two, with --node-rank 1 on the second:\n"
+      "  lockstep run --nnodes 2 --node-rank 0 --master-addr HOST -- PROGRAM");
   std::size_t program = find_program_to_run(command);
   if (program < command.size() && command[program] == "--") ++program;
   const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(program), command.end());

@@ -154,25 +154,36 @@ void add_sample_command(CLI::App& program) {
   auto flags = std::make_shared<SampleFlags>();
   flags->dataset.clear();  // the file says the characters
   CLI::App& sample = *program.add_subcommand("sample", "Continue a text with a trained GPT");
-  sample.add_option("--init", flags->init_path, "the weights (safetensors), as of train --save")
+  sample
+      .add_option("--init", flags->init_path,
+                  "the weights, as train --save writes them (safetensors)")
+      ->type_name("FILE")
       ->required();
-  sample.add_option("--prompt", flags->prompt, "the text to continue, which is printed first")
+  sample.add_option("--prompt", flags->prompt, "the text to continue; it is printed first")
+      ->type_name("TEXT")
       ->required();
-  sample.add_option("--tokens", flags->num_tokens, "number of tokens to write")
+  sample.add_option("--tokens", flags->num_tokens, "how many tokens to write")
       ->check(CLI::Range(1, 1 << 30));
-  sample.add_option("--temperature", flags->temperature,
-                    "divides the logits: higher is more random; 0 takes the likeliest token");
-  sample.add_option("--top-k", flags->top_k, "draw among this many of the likeliest tokens")
+  sample.add_option(
+      "--temperature", flags->temperature,
+      "divides the logits: a larger one is more random, and 0 takes the likeliest token");
+  sample
+      .add_option("--top-k", flags->top_k,
+                  "draw among so many of the likeliest tokens (default: all)")
       ->check(CLI::Range(1, 1 << 30));
   sample.add_option("--seed", flags->seed, "seed of the draws")->check(whole_number());
-  sample.add_option("--model", flags->model,
-                    "for weights from elsewhere: gpt2, gpt2-medium or "
-                    "gpt:LAYERS-HEADS-CHANNELS-CONTEXT");
+  sample
+      .add_option("--model", flags->model,
+                  "for weights from elsewhere: gpt2, gpt2-medium or "
+                  "gpt:LAYERS-HEADS-CHANNELS-CONTEXT")
+      ->type_name("MODEL");
   CLI::Option* const vocab = sample.add_option(
       "--vocab", flags->vocab_dir, "the folder of GPT-2's tokens: encoder.json and vocab.bpe");
+  vocab->type_name("FOLDER");
   sample
       .add_option("--dataset", flags->dataset,
-                  "for weights from elsewhere: the text whose characters the tokens are")
+                  "for weights from elsewhere: the text whose characters are the tokens")
+      ->type_name("DATA")
       ->excludes(vocab);
   for (const char* name : {"--data-dir", "--device", "--threads-per-device", "--precision"}) {
     add_training_flag(sample, *flags, name);

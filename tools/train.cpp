@@ -10,6 +10,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/help.h"
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
 #include "tools/ranks/start_ranks.h"
@@ -194,6 +195,8 @@ void add_train_command(CLI::App& program, const CommandLine& command, int& exit_
   auto flags = std::make_shared<TrainingFlags>();
   CLI::App& train = *program.add_subcommand("train", "Train a model on one device or several");
   add_training_flags(train, *flags);
+  group_flags(train, training_groups({"--model", "--dataset", "--epochs", "--batch", "--optimizer",
+                                      "--lr", "--parallel", "--devices", "--save", "--json"}));
   train.add_option("--row", flags->row_path, "")->group("");
   train.callback([flags, &train, command, &exit_code] {
     // `compare` has judged the flags of its rows: not every flag must have an effect in every row.

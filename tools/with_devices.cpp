@@ -79,14 +79,15 @@ void add_with_devices_command(CLI::App& program, const CommandLine& command) {
   auto flags = std::make_shared<WithDevicesFlags>();
   CLI::App& with_devices =
       *program.add_subcommand(kName, "Wait for N idle GPUs, lock them, and run a command on them");
-  with_devices.add_option("N", flags->count, "how many GPUs")->required();
-  with_devices.add_option("--timeout", flags->timeout_seconds, "seconds to wait (inf: forever)");
+  with_devices.add_option("N", flags->count, "how many GPUs to wait for")->required();
+  with_devices.add_option("--timeout", flags->timeout_seconds, "seconds to wait (inf: for ever)");
   with_devices.add_option("--max-used-mib", flags->max_used_mib,
-                          "a GPU with more memory in use is busy");
+                          "a GPU that has more memory in use is busy");
   with_devices.add_option("--max-utilization", flags->max_utilization_percent,
-                          "a GPU that is utilised more (percent) is busy");
+                          "a GPU whose utilisation is more percent is busy");
   with_devices.footer(
-      "Then: -- COMMAND ARGUMENTS. Example: lockstep with-devices 2 -- python train.py");
+      "Then comes -- and the command with its arguments:\n  lockstep with-devices 2 -- python "
+      "train.py");
   const CommandLine job = words_behind_dashes(command);
   with_devices.callback([flags, job] { run_with_devices(*flags, job); });
 }

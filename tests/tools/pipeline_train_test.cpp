@@ -12,16 +12,17 @@ using ::testing::HasSubstr;
 constexpr const char* kDeep = "--model mlp:64-32-32-32-10 --steps 12 ";
 
 TEST(PipelineTrain, PrintsItsBubbleBesideTheFormula) {
-  const Outcome outcome = run_lockstep(
-      words(std::string("train --parallel pipeline --stages 4 --micro-batches 8 --schedule 1f1b ") +
-            kDeep));
+  const Outcome outcome = run_lockstep(words(
+      std::string(
+          "train --parallel pipeline --stages 4 --micro-batches 8 --pipeline-schedule 1f1b ") +
+      kDeep));
   expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("(4-1)/(8+4-1)"));
   EXPECT_THAT(outcome.out, HasSubstr("% of the stages' time"));
 }
 
 TEST(PipelineTrain, RowsOfComparedPipelinesTrainAsOneDeviceDoes) {
-  for (const char* flags : {"", "--ranks processes --schedule gpipe"}) {
+  for (const char* flags : {"", "--ranks processes --pipeline-schedule gpipe"}) {
     SCOPED_TRACE(flags);
     const TempFolder folder;
     expect_success(run_lockstep(

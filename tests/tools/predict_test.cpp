@@ -208,9 +208,9 @@ TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
   EXPECT_GT(rows[3]["comm_bytes_per_device_per_step"], rows[1]["comm_bytes_per_device_per_step"]);
   expect_rejected(run("--workload run.json --topology dgx1-v100 --devices 4 --strategy pipeline"),
                   2, {"--devices", "2 layers"});
-  expect_success(run(flags + " --strategy pipeline --schedule 1f1b"));
-  EXPECT_EQ(read_json(folder_ / "p.json")["config"]["schedule"], "1f1b");
-  expect_rejected(run(flags + " --strategy pipeline --schedule interleaved"), 2, {"2 layers", "4"});
+  expect_success(run(flags + " --strategy pipeline --pipeline-schedule 1f1b"));
+  EXPECT_EQ(read_json(folder_ / "p.json")["config"]["pipeline_schedule"], "1f1b");
+  expect_rejected(run(flags + " --strategy pipeline --pipeline-schedule interleaved"), 2, {"2 layers", "4"});
 }
 
 TEST_F(Predict, WorkloadsThatCannotBeTrueAreNamed) {

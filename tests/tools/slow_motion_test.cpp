@@ -64,8 +64,9 @@ TEST(SlowMotion, ActedAndPredictedStepsAgree) {
         ddp + "dgx1-v100 --model resnet18:4 --batch 16",
         std::string("--modes zero1,zero3 --devices 2,4 --steps 10 --act-as dgx-a100 "
                     "--model mlp:64-256-256-10 --batch 64"),
-        std::string("--modes pipeline --micro-batches 4 --steps 3 --batch 128 --devices 2 "
-                    "--model mlp:64-128-128-128-10 --act-as dgx-a100 --schedule interleaved")}) {
+        std::string(
+            "--modes pipeline --micro-batches 4 --steps 3 --batch 128 --devices 2 "
+            "--model mlp:64-128-128-128-10 --act-as dgx-a100 --pipeline-schedule interleaved")}) {
     const double error = error_of("--predict " + flags);
     if (std::isnan(error)) GTEST_SKIP() << "the cores were busy: no row could be followed";
     EXPECT_LT(error, 0.12) << flags;

@@ -95,7 +95,9 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
     return fmt::format("'{}' is not one of {}{}", word, fmt::join(words, ", "),
                        did_you_mean(word, words));
   };
-  return {check, fmt::format("{{{}}}", fmt::join(words, ","))};
+  std::vector<std::string> shown = words;
+  std::erase(shown, "");
+  return {check, fmt::format("{}", fmt::join(shown, "|"))};
 }
 
 CLI::Validator whole_number() {

@@ -46,144 +46,162 @@ TrainingFlag flag(const char* name, FlagMember member, const char* help, FlagRul
 }
 
 const std::vector<TrainingFlag> kTrainingFlags = {
-    flag("--device", &F::device, "auto, cpu or cuda",
+    flag("--device", &F::device, "where to compute; auto is the GPUs, or the CPU if there are none",
          {.one_of = {"auto", "cpu", "cuda"}, .resolve = device}),
-    flag("--parallel", &F::parallel, "none, dp, ddp or pipeline",
+    flag("--parallel", &F::parallel,
+         "how several devices train: dp as PyTorch's DataParallel, ddp as its "
+         "DistributedDataParallel, pipeline with a part of the model on each",
          {.one_of = {"none", "dp", "ddp", "pipeline"}, .commands = kTrain}),
-    flag("--stages", &F::stages, "stages of a pipeline: as many as devices", {.commands = kTrain}),
+    flag("--stages", &F::stages, "stages of the pipeline, one device each", {.commands = kTrain}),
     flag("--micro-batches", &F::micro_batches,
-         "cut a pipeline's batch into so many (default: four for each stage)"),
+         "micro-batches into which a pipeline cuts a batch (default: four for each stage)"),
     flag("--pipeline-schedule", &F::pipeline_schedule,
-         "gpipe, 1f1b (default) or interleaved; --schedule takes these names too",
+         "the order of a pipeline's forward and backward passes",
          {.one_of = {"gpipe", "1f1b", "interleaved"}}),
-    flag("--chunks", &F::chunks, "parts of the model on each stage of interleaved (default 2)"),
+    flag("--chunks", &F::chunks,
+         "with --pipeline-schedule interleaved: parts of the model on each stage (default: 2)"),
     flag("--shard", &F::shard,
-         "what the ranks of ddp divide among them: the optimizer's state (optimizer: ZeRO-1), "
-         "gradients too (gradients: ZeRO-2), parameters too (parameters: ZeRO-3, FSDP)",
+         "what the ranks of ddp divide among them: the optimizer's state (ZeRO-1), gradients too "
+         "(ZeRO-2), or parameters too (ZeRO-3, FSDP)",
          {.one_of = {"optimizer", "gradients", "parameters"}, .commands = kTrain}),
-    flag("--devices", &F::devices, "how many logical devices (default 1)",
+    flag("--devices", &F::devices, "how many devices (default: 1)",
          {.commands = kTrain, .ranks = kEachItsOwn}),
-    flag("--device-ids", &F::device_ids, "exactly these logical devices, such as 0,3",
-         {.excludes = "--devices", .commands = kTrain, .ranks = kEachItsOwn}),
+    flag("--device-ids", &F::device_ids, "instead of --devices: exactly these, as in 0,3",
+         {.value = "IDS", .excludes = "--devices", .commands = kTrain, .ranks = kEachItsOwn}),
     flag("--virtual-devices", &F::virtual_devices,
-         "several logical devices on a physical one, such as cuda:0*4", {.ranks = kEachItsOwn}),
+         "put several logical devices on one GPU: cuda:0*4 puts four on the first",
+         {.value = "LIST", .ranks = kEachItsOwn}),
     flag("--threads-per-device", &F::threads_per_device,
-         "CPU threads of each logical CPU device (default: OMP_NUM_THREADS, else cores / devices)",
+         "CPU threads of each device (default: OMP_NUM_THREADS if it is set, else cores / devices)",
          {.ranks = kEachItsOwn}),
     flag("--graph", &F::graph, "launch a whole step as one CUDA graph"),
-    flag(
-        "--precision", &F::precision,
-        "fp32; tf32: a GPU's products round their factors to 10 bits; bf16: products and attention "
-        "take bfloat16 factors, while sums, weights, loss and optimizer stay float32 (CPUs only "
-        "imitate it)",
-        {.one_of = {"fp32", "tf32", "bf16"}}),
+    flag("--precision", &F::precision,
+         "how exact the factors of products are; sums, weights, loss and optimizer stay float32. "
+         "tf32 is for GPUs, and a CPU only imitates bf16",
+         {.one_of = {"fp32", "tf32", "bf16"}}),
     // It stands before --comm, which it may choose: an error names the first flag that differs by
     // rank.
-    flag("--bitwise", &F::bitwise, "the same bits on 1, 2, 4 and 8 devices, but slower"),
+    flag("--bitwise", &F::bitwise, "compute the same bits on 1, 2, 4 and 8 devices, but slower"),
     flag("--sync-batch-norm", &F::sync_batch_norm, "let batch norm use the rows of all devices"),
-    flag("--ranks", &F::ranks, "ranks are threads (default) or processes (always under a launcher)",
+    flag("--ranks", &F::ranks,
+         "what a rank is (default: threads; always processes under a launcher)",
          {.one_of = {"threads", "processes"}, .ranks = kEachItsOwn}),
-    flag("--comm", &F::comm, "library for collectives: own, nccl or mpi",
+    flag("--comm", &F::comm,
+         "who does the collectives (default: nccl if each rank is a process with a GPU of its own, "
+         "else own)",
          {.one_of = {"own", "nccl", "mpi"}}),
     flag("--nccl-share-gpu", &F::nccl_share_gpu,
-         "allow NCCL among ranks that share a GPU, to check results, not for timing",
+         "let NCCL's ranks share a GPU, to check results and never for timing",
          {.ranks = kEachItsOwn}),
-    flag("--plan", &F::plan, "all-reduce algorithm of --comm own",
+    flag("--plan", &F::plan, "with --comm own: how all-reduces send",
          {.one_of = {"auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot",
                      "reduce-broadcast", "hierarchical"}}),
     flag("--transport", &F::transport,
-         "transport of --comm own: auto, thread (threads), shm or tcp (processes)",
+         "with --comm own: what carries the messages; thread is between threads, shm and tcp are "
+         "between processes",
          {.one_of = {"auto", "thread", "shm", "tcp", "peer"}, .resolve = transport}),
     flag("--link", &F::link,
-         "model a link between ranks, LATENCY,BANDWIDTH such as 50us,1GB/s: messages of --comm own "
-         "take as long as they would over it"),
+         "simulate a link between ranks, as in 50us,1GB/s: messages of --comm own take as long as "
+         "they would over it",
+         {.value = "LATENCY,BANDWIDTH"}),
     flag("--act-as", &F::act_as,
-         "train in slow motion, as another machine would: titanx-pascal-dual-root-8, or any "
-         "topology of lockstep predict; printed times are that machine's"),
+         "train in slow motion, as another machine would, and print that machine's times: "
+         "titanx-pascal-dual-root-8, or any topology of lockstep predict",
+         {.value = "TOPOLOGY"}),
     flag("--slow-motion", &F::slow_motion,
-         "how many times slower: a number, or auto (default), the least that the cores can keep up "
-         "with",
-         {.needs = "--act-as"}),
-    flag("--watch", &F::watch, "show live on a terminal what each device does",
+         "with --act-as: how many times slower; auto is the least that the cores can keep up with",
+         {.value = "auto|X", .needs = "--act-as"}),
+    flag("--watch", &F::watch, "with --act-as: show on the terminal what each device does",
          {.needs = "--act-as", .recorded_as = ""}),
     flag("--comm-timeout", &F::comm_timeout, "seconds to wait for other ranks",
          {.ranks = kEachItsOwn}),
-    flag("--batch", &F::batch, "rows per step over all devices (default 64)",
+    flag("--batch", &F::batch, "rows of a step, over all devices (default: 64)",
          {.resolve = [](auto&, auto& task) { return Value(task.batch); }}),
     flag("--per-device-batch", &F::per_device_batch,
-         "rows per step and device; compare takes a list",
-         {.excludes = "--batch", .ranks = kEachItsOwn, .resolve = per_device_batch}),
+         "instead of --batch: rows of a step on each device; compare takes several, as in 32,64",
+         {.value = "N", .excludes = "--batch", .ranks = kEachItsOwn, .resolve = per_device_batch}),
     flag("--accumulate", &F::accumulate,
-         "micro-batches of each device's rows, whose gradients add up (default 1)"),
-    flag("--epochs", &F::epochs, "passes over the data (default 1)",
+         "cut each device's rows into so many micro-batches, and add up their gradients"),
+    flag("--epochs", &F::epochs, "passes over the data (default: 1)",
          {.resolve = [](auto&, auto& task) { return Value(task.num_epochs()); }}),
-    flag("--steps", &F::steps, "training steps",
+    flag("--steps", &F::steps, "instead of --epochs: training steps",
          {.excludes = "--epochs",
           .resolve = [](auto&, auto& task) { return Value(task.num_steps); }}),
     flag("--dataset", &F::dataset,
-         "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES; texts: "
-         "tinyshakespeare, embedded-text, text:FILE (characters) or tokens:FILE.bin (GPT-2's)"),
-    flag("--data-dir", &F::data_dir, "where data sets were fetched to", {.ranks = kEachItsOwn}),
+         "images: digits, mnist, fashion-mnist, cifar10; texts: embedded-text, tinyshakespeare, "
+         "text:FILE (characters), tokens:FILE.bin (GPT-2's); or synthetic:ROWSxFEATURESxCLASSES",
+         {.value = "DATA"}),
+    flag("--data-dir", &F::data_dir, "the folder that data sets were fetched to",
+         {.value = "FOLDER", .ranks = kEachItsOwn}),
     flag("--vocab", &F::vocab_dir,
-         "train a text in GPT-2's tokens, by encoder.json and vocab.bpe of this folder, instead of "
-         "characters",
-         {.ranks = kEachItsOwn}),
+         "cut texts into GPT-2's tokens instead of characters, with encoder.json and vocab.bpe of "
+         "this folder",
+         {.value = "FOLDER", .ranks = kEachItsOwn}),
     flag("--model", &F::model,
-         "mlp:784-256-10[:relu|gelu|tanh] (default: mlp:FEATURES-256-CLASSES of the data set); for "
-         "images lenet, lenet5, resnet18[:WIDTH] or cnn:32c3-p2-64c3-p2-128-10; for texts "
-         "gpt:LAYERS-HEADS-CHANNELS-CONTEXT (default: gpt:4-4-128-64), gpt2 or gpt2-medium",
-         {.resolve = [](auto&, auto& task) { return Value(task.model); }}),
-    flag("--dtype", &F::dtype, "float32 or float64", {.one_of = {"float32", "float64"}}),
-    flag("--optimizer", &F::optimizer, "sgd or adamw", {.one_of = {"sgd", "adamw"}}),
-    flag("--lr", &F::learning_rate, "learning rate (default: sgd 0.1, adamw 0.001)",
+         "mlp:784-256-10[:relu|gelu|tanh]; for images also lenet, lenet5, resnet18[:WIDTH], "
+         "cnn:32c3-p2-64c3-p2-128-10; for texts gpt:LAYERS-HEADS-CHANNELS-CONTEXT, gpt2, "
+         "gpt2-medium (default: mlp:FEATURES-256-CLASSES of the data set; for texts "
+         "gpt:4-4-128-64)",
+         {.value = "MODEL", .resolve = [](auto&, auto& task) { return Value(task.model); }}),
+    flag("--dtype", &F::dtype, "the type of weights, gradients and activations",
+         {.one_of = {"float32", "float64"}}),
+    flag("--optimizer", &F::optimizer, "the rule that updates the weights",
+         {.one_of = {"sgd", "adamw"}}),
+    flag("--lr", &F::learning_rate, "learning rate (default: 0.1 for sgd, 0.001 for adamw)",
          {.resolve = [](auto&, auto& task) { return Value(task.optimizer.learning_rate); }}),
-    flag("--momentum", &F::momentum, "momentum of sgd (default 0.9)", {.resolve = momentum}),
-    flag("--nesterov", &F::nesterov, "Nesterov momentum"),
-    flag("--weight-decay", &F::weight_decay, "default: sgd 0, adamw 0.01",
+    flag("--momentum", &F::momentum, "momentum of sgd (default: 0.9)", {.resolve = momentum}),
+    flag("--nesterov", &F::nesterov, "use Nesterov's momentum"),
+    flag("--weight-decay", &F::weight_decay, "weight decay (default: 0 for sgd, 0.01 for adamw)",
          {.resolve = [](auto&, auto& task) { return Value(task.optimizer.weight_decay); }}),
-    flag("--schedule", &F::schedule,
-         "constant, step:SIZE[:GAMMA] or cosine[:LAST], down to LAST (default 0) times --lr; of a "
-         "pipeline also gpipe, 1f1b or interleaved"),
-    flag("--warmup", &F::warmup_steps, "steps of linear warm-up"),
-    flag("--clip-norm", &F::clip_norm, "clip the norm of all gradients to this"),
+    flag(
+        "--schedule", &F::schedule,
+        "the learning rate over time: constant; times GAMMA (0.1) after every SIZE steps; or along "
+        "a cosine down to LAST (0) times --lr",
+        {.value = "constant|step:SIZE[:GAMMA]|cosine[:LAST]"}),
+    flag("--warmup", &F::warmup_steps, "steps over which the learning rate rises to --lr"),
+    flag("--clip-norm", &F::clip_norm, "scale gradients down to this norm if theirs is larger"),
     flag("--seed", &F::seed, "seed of weights, row order and dropout"),
     flag("--no-shuffle", &F::no_shuffle, "keep the rows in the file's order",
          {.recorded_as = "shuffle",
           .resolve = [](auto& flags, auto&) { return Value(!flags.no_shuffle); }}),
     flag("--augment", &F::augment,
-         "training images at random: crop (4 black pixels around), flip, or crop,flip",
+         "change training images at random: shift them by up to 4 pixels, mirror them, or both",
          {.one_of = {"crop", "flip", "crop,flip"}}),
-    flag("--sampler", &F::sampler, "exact (equals one device) or torch (DistributedSampler)",
+    flag("--sampler", &F::sampler,
+         "which rows a rank gets: exact equals one device, torch is PyTorch's DistributedSampler",
          {.one_of = {"exact", "torch"}}),
-    flag("--bucket-mib", &F::bucket_mib, "size of a gradient bucket in MiB"),
+    flag("--bucket-mib", &F::bucket_mib, "size of ddp's gradient buckets in MiB"),
     flag("--first-bucket-mib", &F::first_bucket_mib, "size of the first bucket in MiB"),
-    flag("--init", &F::init_path, "start from these weights (safetensors)", {.ranks = kEachItsOwn}),
+    flag("--init", &F::init_path, "start from these weights (safetensors)",
+         {.value = "FILE", .ranks = kEachItsOwn}),
     flag("--strip-prefix", &F::strip_prefix,
-         "remove a wrapper's prefix from their names, such as module. or _orig_mod.",
+         "with --init: take a wrapper's prefix off their names, such as module. or _orig_mod.",
          {.needs = "--init", .ranks = kEachItsOwn, .recorded_as = ""}),
     flag("--save", &F::save_path, "write the weights here (safetensors)",
-         {.commands = kTrain, .ranks = kEachItsOwn}),
+         {.value = "FILE", .commands = kTrain, .ranks = kEachItsOwn}),
     flag("--checkpoint-dir", &F::checkpoint_dir,
-         "keep checkpoints in this folder, from which an ended run goes on",
-         {.commands = kTrain, .ranks = kEachItsOwn, .recorded_as = ""}),
+         "keep checkpoints in this folder, from which training can go on",
+         {.value = "FOLDER", .commands = kTrain, .ranks = kEachItsOwn, .recorded_as = ""}),
     flag(
         "--checkpoint-every", &F::checkpoint_every,
-        "steps from one checkpoint to the next (default: an epoch's)",
+        "steps from one checkpoint to the next (default: as many as an epoch has)",
         {.needs = "--checkpoint-dir", .commands = kTrain, .ranks = kEachItsOwn, .recorded_as = ""}),
     flag(
-        "--keep", &F::keep, "number of checkpoints to keep (default 3)",
+        "--keep", &F::keep, "how many checkpoints to keep",
         {.needs = "--checkpoint-dir", .commands = kTrain, .ranks = kEachItsOwn, .recorded_as = ""}),
     flag("--resume", &F::resume,
-         "resume from this checkpoint; auto: from the newest of --checkpoint-dir, if there is one",
-         {.commands = kTrain, .ranks = kEachItsOwn, .recorded_as = ""}),
+         "go on from this checkpoint; auto: from the newest of --checkpoint-dir, if there is one",
+         {.value = "auto|CHECKPOINT", .commands = kTrain, .ranks = kEachItsOwn, .recorded_as = ""}),
     flag("--resume-with-changes", &F::resume_with_changes,
-         "allow settings that are not the checkpoint's",
+         "with --resume: allow flags that differ from the checkpoint's",
          {.needs = "--resume", .commands = kTrain, .ranks = kEachItsOwn, .recorded_as = ""}),
-    flag("--log", &F::log_path, "write a line per step here (JSON)",
-         {.commands = kTrain, .ranks = kEachItsOwn}),
-    flag("--json", &F::json_path, "write the run file here (-: standard output)",
-         {.ranks = kEachItsOwn}),
-    flag("--trace", &F::trace_path, "write a timeline here", {.ranks = kEachItsOwn}),
+    flag("--log", &F::log_path, "write a line of JSON for each step here",
+         {.value = "FILE", .commands = kTrain, .ranks = kEachItsOwn}),
+    flag("--json", &F::json_path,
+         "write the run file here, for explain, report and predict (-: standard output)",
+         {.value = "FILE", .ranks = kEachItsOwn}),
+    flag("--trace", &F::trace_path, "write a timeline here, for ui.perfetto.dev",
+         {.value = "FILE", .ranks = kEachItsOwn}),
 };
 
 }  // namespace
@@ -199,14 +217,11 @@ std::span<const TrainingFlag> training_flags() {
 }
 
 void settle_pipeline_flags(TrainingFlags& flags) {
-  const auto is_said = [&](const char* name) { return std::ranges::count(flags.said, name) > 0; };
-  if (flags.schedule == "gpipe" || flags.schedule == "1f1b" || flags.schedule == "interleaved") {
-    require(!is_said("--pipeline-schedule"), ErrorCode::Usage, "--schedule",
-            "{} is a pipeline's schedule, and --pipeline-schedule says {}; leave one out",
-            flags.schedule, flags.pipeline_schedule);
-    flags.pipeline_schedule = std::exchange(flags.schedule, "constant");
-    std::ranges::replace(flags.said, "--schedule", "--pipeline-schedule");
-  }
+  const bool is_pipelines =
+      flags.schedule == "gpipe" || flags.schedule == "1f1b" || flags.schedule == "interleaved";
+  require(!is_pipelines, ErrorCode::Usage, "--schedule",
+          "is the learning rate's, and {} is a pipeline's: use --pipeline-schedule {}",
+          flags.schedule, flags.schedule);
   if (flags.parallel != "pipeline" || !flags.stages) return;
   const int stages = static_cast<int>(require_positive("--stages", *flags.stages));
   const std::size_t num_devices = flags.device_ids.empty()
@@ -230,6 +245,7 @@ void add(CLI::App& command, const TrainingFlag& flag, TrainingFlags& flags) {
       return command.add_flag(flag.name, value, flag.help);
     } else {
       CLI::Option* const added = command.add_option(flag.name, value, flag.help);
+      if (!flag.rules.value.empty()) added->type_name(flag.rules.value);
       if constexpr (std::is_same_v<Kind, std::uint64_t>) added->check(whole_number());
       return added;
     }
@@ -242,6 +258,31 @@ void add(CLI::App& command, const TrainingFlag& flag, TrainingFlags& flags) {
 }
 
 }  // namespace
+
+std::vector<FlagGroup> training_groups(std::vector<std::string> most_used) {
+  return {
+      {"Most used", std::move(most_used)},
+      {"What to train",
+       {"--model", "--dataset", "--data-dir", "--vocab", "--augment", "--no-shuffle", "--epochs",
+        "--steps", "--batch", "--per-device-batch", "--seed", "--dtype", "--init",
+        "--strip-prefix"}},
+      {"How it learns",
+       {"--optimizer", "--lr", "--momentum", "--nesterov", "--weight-decay", "--schedule",
+        "--warmup", "--clip-norm", "--accumulate"}},
+      {"On which devices",
+       {"--device", "--devices", "--device-ids", "--virtual-devices", "--threads-per-device"}},
+      {"How the devices share the work",
+       {"--parallel", "--modes", "--shard", "--sampler", "--sync-batch-norm", "--bitwise",
+        "--stages", "--micro-batches", "--pipeline-schedule", "--chunks"}},
+      {"How fast",
+       {"--precision", "--graph", "--ranks", "--comm", "--nccl-share-gpu", "--plan", "--transport",
+        "--bucket-mib", "--first-bucket-mib", "--comm-timeout"}},
+      {"As another machine would", {"--act-as", "--slow-motion", "--watch", "--link", "--predict"}},
+      {"What to write",
+       {"--save", "--log", "--json", "--trace", "--wide", "--explain-drift", "--checkpoint-dir",
+        "--checkpoint-every", "--keep", "--resume", "--resume-with-changes"}},
+  };
+}
 
 void add_training_flags(CLI::App& command, TrainingFlags& flags) {
   for (const TrainingFlag& flag : training_flags()) add(command, flag, flags);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/core/device.h"
+#include "tools/cli/help.h"
 #include "tools/ranks/rank_flags.h"
 
 namespace CLI {
@@ -81,6 +82,9 @@ struct TrainingFlags : RankFlags {
   std::vector<std::string> said;  // names of the flags that the user gave
 };
 
+// The flags' groups in --help, after the most used ones.
+std::vector<FlagGroup> training_groups(std::vector<std::string> most_used);
+
 // Adds all training flags.
 void add_training_flags(CLI::App& command, TrainingFlags& flags);
 
@@ -94,9 +98,8 @@ void add_training_flag(CLI::App& command, TrainingFlags& flags, std::string_view
 // The words that give a command these flags; none for a flag that has its default.
 std::vector<std::string> words_of(const TrainingFlags& flags);
 
-// Reads --schedule gpipe, 1f1b and interleaved as --pipeline-schedule, which has room for a
-// learning rate's beside it, and --stages as --devices where those are not said. Throws
-// Error{Usage} for two schedules, and for --stages without as many devices.
+// Reads --stages as --devices where those are not said. Throws Error{Usage} for --stages without as
+// many devices, and for a pipeline's schedule as --schedule.
 void settle_pipeline_flags(TrainingFlags& flags);
 
 enum class Mode;      // tools/training/placement.h
@@ -113,6 +116,7 @@ using FlagMember =
                  std::optional<int> TrainingFlags::*, std::optional<double> TrainingFlags::*>;
 
 struct FlagRules {
+  std::string value = {};                // how --help names it: FILE; empty: by its type
   std::vector<std::string> one_of = {};  // accepts only these values
   // These name flags that stand earlier in the table.
   std::string excludes = {};
@@ -134,7 +138,7 @@ struct TrainingFlag {
   std::string key() const;  // "per_device_batch"
 };
 
-// In the order of --help and of the run file.
+// In the order of the run file.
 std::span<const TrainingFlag> training_flags();
 
 }  // namespace lockstep::tools
