@@ -46,17 +46,25 @@ std::string driver_text(const nlohmann::ordered_json& machine) {
                      text("nvml"));
 }
 
+// "cpu    Intel ...", in lines that begin in the same column.
+void print_line(std::FILE* out, const std::string& what, const std::string& text) {
+  constexpr std::size_t kColumn = 7;
+  fmt::print(out, "{:<{}}{}\n", what, kColumn, wrap(text, kTerminalColumns, kColumn));
+}
+
 void print_devices(const GpuList& list, std::FILE* out) {
   const nlohmann::ordered_json host = host_info();
   const std::size_t cores = runtime::num_cores();
-  fmt::print(out, "cpu    {}, {}, {:.1f} GiB of memory\n", host["cpu"].get<std::string>(),
-             count_text(cores, "core"),
-             host["memory_bytes"].get<double>() / (std::size_t{1} << 30));
-  fmt::print(out, "       logical devices cpu:0 to cpu:{} exist on demand and share these cores\n",
-             runtime::kMaxCpuDevices - 1);
-  fmt::print(out, "os     {}\n", host["os"].get<std::string>());
-  fmt::print(out, "cuda   {}\n", cuda_text(list));
-  fmt::print(out, "driver {}\n", driver_text(list.json));
+  print_line(out, "cpu",
+             fmt::format("{}, {}, {:.1f} GiB of memory", host["cpu"].get<std::string>(),
+                         count_text(cores, "core"),
+                         host["memory_bytes"].get<double>() / (std::size_t{1} << 30)));
+  print_line(out, "",
+             fmt::format("logical devices cpu:0 to cpu:{} exist on demand and share these cores",
+                         runtime::kMaxCpuDevices - 1));
+  print_line(out, "os", host["os"].get<std::string>());
+  print_line(out, "cuda", cuda_text(list));
+  print_line(out, "driver", driver_text(list.json));
   const std::string table = gpu_table(list.json);
   if (!table.empty()) fmt::print(out, "\n{}", table);
 }

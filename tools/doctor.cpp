@@ -17,6 +17,7 @@
 #include "tools/doctor/judges.h"
 #include "tools/doctor/records.h"
 #include "tools/ranks/start_ranks.h"
+#include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
@@ -81,6 +82,12 @@ std::string describe_extent(const doctor::Records& records,
                      records.processes.size(), trainers.size(), records.steps.size(), collectives);
 }
 
+// What does not fit into the first line stands below it, indented, so that names stand out.
+void print_below(std::FILE* out, const std::string& text) {
+  constexpr std::size_t kIndent = 4;
+  fmt::print(out, "{}\n", wrap(text, kTerminalColumns, kIndent));
+}
+
 int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   require(!job.empty(), ErrorCode::Usage, kDoctor,
           "say what to run: lockstep doctor -- PROGRAM ARGUMENTS");
@@ -95,20 +102,22 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   const bool has_recorded = !records.processes.empty();
   if (!has_recorded) {
-    fmt::print(
-        out, "the program has recorded nothing: it does not train, or does not use this engine\n");
+    print_below(out,
+                "the program has recorded nothing: it does not train, or does not use this engine");
   }
   for (const doctor::IntendedRecord& intended : records.intended) {
     const auto is_it = [&](const doctor::Finding& f) { return f.invariant == intended.invariant; };
     if (std::erase_if(findings, is_it) == 0) continue;
-    fmt::print(out, "{} is broken on purpose: {}\n", intended.invariant, intended.reason);
+    print_below(out,
+                fmt::format("{} is broken on purpose: {}", intended.invariant, intended.reason));
   }
   for (const doctor::Finding& finding : findings) {
-    fmt::print(out, "{}: {}. Rule: {}. Hint: {}.\n", finding.invariant, finding.found,
-               finding.expected, finding.advice);
+    print_below(out, fmt::format("{}: {}.", finding.invariant, finding.found));
+    print_below(out, fmt::format("  rule: {}.", finding.expected));
+    print_below(out, fmt::format("  hint: {}.", finding.advice));
   }
   const std::string end = describe_end(program, flags.timeout_seconds);
-  if (!end.empty()) fmt::print(out, "program: {}\n", end);
+  if (!end.empty()) print_below(out, "program: " + end);
   if (!flags.json_path.empty()) {
     write_json(flags.json_path, {{"schema", "lockstep.doctor/1"},
                                  {"command", job},
@@ -119,11 +128,10 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   if (!has_recorded && end.empty()) return 2;
   const std::string extent = describe_extent(records, trainers);
   if (findings.empty() && end.empty()) {
-    fmt::print(out, "no broken invariant ({})\n", extent);
+    print_below(out, fmt::format("no broken invariant ({})", extent));
     return 0;
   }
-  fmt::print(out, "{} broken invariant{} ({})\n", findings.size(), findings.size() == 1 ? "" : "s",
-             extent);
+  print_below(out, fmt::format("{} ({})", count_text(findings.size(), "broken invariant"), extent));
   return 1;
 }
 

@@ -1,11 +1,13 @@
 // lockstep env: prints the facts for a bug report: versions, build, machine, and this process's
 // place in its job, with the variable that each answer comes from.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/core/error.h"
 #include "engine/launch/rank_environment.h"
@@ -13,6 +15,7 @@
 #include "tools/cli/command_line.h"
 #include "tools/commands.h"
 #include "tools/report/host_info.h"
+#include "tools/report/row_table.h"
 
 namespace lockstep::tools {
 namespace {
@@ -38,8 +41,10 @@ constexpr std::array<const char*, 19> kVariables = {"LOCKSTEP_LOG",
                                                     "SLURM_STEP_ID",
                                                     "SLURM_PROCID"};
 
+constexpr std::size_t kColumn = 26;  // of the values
+
 void print_line(const std::string& what, const std::string& value) {
-  fmt::print("{:<26}{}\n", what, value);
+  fmt::print("{:<{}}{}\n", what, kColumn, wrap(value, kTerminalColumns, kColumn));
 }
 
 void print_machine() {
@@ -88,9 +93,16 @@ void print_rank(const launch::Environment& environment, const launch::RankEnviro
 void run_env() {
   print_machine();
   const launch::Environment environment = launch::current_environment();
+  std::vector<std::string> unset;
   for (const char* name : kVariables) {
-    print_line(name, launch::find_variable(environment, name).value_or("(unset)"));
+    const std::optional<std::string> value = launch::find_variable(environment, name);
+    if (value) {
+      print_line(name, *value);
+    } else {
+      unset.push_back(name);
+    }
   }
+  if (!unset.empty()) print_line("not set", fmt::format("{}", fmt::join(unset, ", ")));
   // Contradictory variables are an error here too, but only after everything else is printed.
   print_rank(environment, launch::rank_environment(environment));
 }

@@ -13,8 +13,10 @@ fail() {
 
 said=$("$lockstep" doctor --timeout 60 -- "$program" 2> /dev/null)
 [ $? -eq 1 ] || fail "expected exit code 1"
-found=$(printf '%s\n' "$said" | grep ': .*\. Rule: .*\. Hint: ' | cut -d: -f1 | sort -u)
+found=$(printf '%s\n' "$said" | grep -E '^[a-z]+(-[a-z]+)+: ' | cut -d: -f1 | sort -u)
 [ "$found" = "$invariant" ] || fail "expected the finding $invariant and no other, found: $found"
+grep -q '^  rule: ' <<< "$said" && grep -q '^  hint: ' <<< "$said" || fail "expected a rule and a hint"
+[ -z "$(grep -E '.{81}' <<< "$said")" ] || fail "a line has more than 80 columns"
 
 said=$("$program" --fix 2>&1)
 [ $? -eq 2 ] || fail "expected exit code 2 for a flag that it does not have"

@@ -16,7 +16,7 @@ examine() {
     */[0-9][0-9]_*) arguments=(--fast --device cpu) ;;
   esac
   said=$(LOCKSTEP_MUTANT=$1 "$lockstep" doctor --timeout 60 -- "$2" "${arguments[@]}" 2> /dev/null)
-  printf '%s\n' "$said" | grep '\. Rule: ' | cut -d: -f1 | sort -u | paste -sd' ' > "$folder/$1"
+  printf '%s\n' "$said" | grep -E '^[a-z]+(-[a-z]+)+: ' | cut -d: -f1 | sort -u | paste -sd' ' > "$folder/$1"
 }
 
 names=()

@@ -27,16 +27,6 @@ std::size_t help_columns() {
   return std::clamp<std::size_t>(size.ws_col, kFewestColumns, kTerminalColumns);
 }
 
-// The text in lines that begin in this column.
-std::string indented(std::string_view text, std::size_t column) {
-  std::string lines = wrap(text, help_columns() - column);
-  const std::string margin(column, ' ');
-  for (std::size_t at = lines.find('\n'); at != std::string::npos; at = lines.find('\n', at + 1)) {
-    lines.insert(at + 1, margin);
-  }
-  return lines;
-}
-
 // "--plan auto|ring|tree": a list of values that is too long for a line goes on below the first.
 std::string indented_head(const std::string& name, const std::string& value) {
   const std::size_t column = kMargin + name.size() + 1;
@@ -56,7 +46,7 @@ std::string indented_head(const std::string& name, const std::string& value) {
 std::string entry(std::string head, const std::string& description, std::size_t column) {
   const bool is_long = head.size() + kMargin > column;
   head += is_long ? "\n" + std::string(column, ' ') : std::string(column - head.size(), ' ');
-  return head + indented(description, column) + "\n";
+  return head + wrap(description, help_columns(), column) + "\n";
 }
 
 bool takes_several(const CLI::Option& option) {

@@ -15,6 +15,7 @@
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/devices/nvidia_smi.h"
+#include "tools/report/row_table.h"
 
 namespace lockstep::tools {
 namespace {
@@ -203,8 +204,8 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// Lines without trailing spaces, whose columns are as wide as their widest cell. aligned: a letter
-// per column, l or r.
+// Lines without trailing spaces, whose columns are as wide as their widest cell, cut where the
+// terminal ends. aligned: a letter per column, l or r.
 std::string text_table(const std::string& aligned, const Rows& rows) {
   std::vector<std::size_t> widths(aligned.size(), 0);
   for (const auto& row : rows) {
@@ -218,7 +219,7 @@ std::string text_table(const std::string& aligned, const Rows& rows) {
       line += aligned[i] == 'l' ? fmt::format("{:<{}}", row[i], widths[i])
                                 : fmt::format("{:>{}}", row[i], widths[i]);
     }
-    line.erase(line.find_last_not_of(' ') + 1);
+    line.resize(std::min(line.find_last_not_of(' ') + 1, kTerminalColumns));
     text += line + "\n";
   }
   return text;
@@ -250,20 +251,19 @@ std::string device_names(const Json& gpu) {
 }
 
 std::string gpus_text(const Json& gpus) {
-  Rows table{{"GPU", "device", "name", "compute", "used MiB", "free MiB", "total MiB", "util",
-              "temp", "power"}};
+  Rows names{{"GPU", "device", "name", "compute", "total MiB"}};
+  Rows states{{"GPU", "used MiB", "free MiB", "util", "temp", "power"}};
   for (const Json& gpu : gpus) {
-    table.push_back({gpu["gpu"].dump(), device_names(gpu), text_or(gpu["name"], "-"),
-                     text_or(gpu["compute_capability"], "-"), mib(gpu["memory_used_bytes"]),
-                     mib(gpu["memory_free_bytes"]), mib(gpu["memory_total_bytes"]),
-                     with_unit(gpu["utilization_percent"], "%"),
-                     with_unit(gpu["temperature_celsius"], "C"), power(gpu)});
+    names.push_back({gpu["gpu"].dump(), device_names(gpu), text_or(gpu["name"], "-"),
+                     text_or(gpu["compute_capability"], "-"), mib(gpu["memory_total_bytes"])});
+    states.push_back({gpu["gpu"].dump(), mib(gpu["memory_used_bytes"]),
+                      mib(gpu["memory_free_bytes"]), with_unit(gpu["utilization_percent"], "%"),
+                      with_unit(gpu["temperature_celsius"], "C"), power(gpu)});
   }
-  return text_table("rllrrrrrrr", table);
+  return text_table("rllrr", names) + "\n" + text_table("rrrrrr", states);
 }
 
 std::string processes_text(const Json& gpus) {
-  constexpr std::size_t kMaxCommand = 64;  // so that a line stays within 110 columns
   Rows table{{"GPU", "pid", "user", "used MiB", "process"}};
   std::vector<std::string> silent;
   for (const Json& gpu : gpus) {
@@ -271,7 +271,7 @@ std::string processes_text(const Json& gpus) {
     for (const Json& process : gpu["processes"]) {
       table.push_back({gpu["gpu"].dump(), process["pid"].dump(), text_or(process["user"], "-"),
                        mib(process["memory_bytes"]),
-                       text_or(process["command"], "(not seen from here)").substr(0, kMaxCommand)});
+                       text_or(process["command"], "(not seen from here)")});
     }
   }
   std::string text;
@@ -291,6 +291,22 @@ constexpr std::pair<const char*, const char*> kPaths[] = {
     {"NV#", "that many bonded NVLinks"},
 };
 
+// The rows, in tables that fit into the terminal: with eight GPUs' columns in each.
+std::string matrix_text(const Rows& rows) {
+  constexpr std::size_t kColumns = 8;
+  std::string text;
+  for (std::size_t first = 1; first < rows.size(); first += kColumns) {
+    const std::size_t end = std::min(first + kColumns, rows.size());
+    Rows part;
+    for (const std::vector<std::string>& row : rows) {
+      part.push_back({row[0]});
+      for (std::size_t i = first; i < end; ++i) part.back().push_back(row[i]);
+    }
+    text += text_table(std::string(end - first + 1, 'l'), part);
+  }
+  return text;
+}
+
 std::string links_text(const Json& links, std::size_t num_gpus) {
   Rows table(num_gpus + 1, std::vector<std::string>(num_gpus + 1, "-"));
   table[0][0] = "";
@@ -309,17 +325,15 @@ std::string links_text(const Json& links, std::size_t num_gpus) {
     any_unknown = any_unknown || access.is_null();
     table[link["from"].get<std::size_t>() + 1][link["to"].get<std::size_t>() + 1] =
         path + (access.is_null() ? " ?"
-                : access         ? " peer"
+                : access         ? " *"
                                  : "");
   }
-  std::string text = text_table(std::string(num_gpus + 1, 'l'), table);
+  std::string text = matrix_text(table);
   for (const auto& [path, meaning] : kPaths) {
     if (paths.contains(path)) text += fmt::format("{:<5} {}\n", path, meaning);
   }
-  text +=
-      "peer  the row's GPU reads the column's memory itself; without it copies go through the "
-      "host\n";
-  if (any_unknown) text += "?     unknown\n";
+  text += "*     the row's GPU reads the column's memory itself, not through the host\n";
+  if (any_unknown) text += "?     unknown whether it does\n";
   return text;
 }
 
@@ -331,7 +345,7 @@ std::string gpu_table(const Json& list) {
   if (!gpus.empty()) text = fmt::format("{}\n{}", gpus_text(gpus), processes_text(gpus));
   if (!list["links"].empty()) text += "\n" + links_text(list["links"], gpus.size());
   if (!list["notes"].empty() && !text.empty()) text += '\n';
-  for (const Json& note : list["notes"]) text += note.get<std::string>() + "\n";
+  for (const Json& note : list["notes"]) text += wrap(note.get<std::string>()) + "\n";
   return text;
 }
 

@@ -43,7 +43,7 @@ constexpr Assumption kExpected = {};
 constexpr Assumption kBetter = {1.1, 1.1, 0.5, {0.5, 0}, 0.5};
 constexpr Assumption kWorse = {0.9, 0.75, 2, {3, 2}, 2};
 
-constexpr std::size_t kNameWidth = 14;  // of mode and devices together
+constexpr std::size_t kNameWidth = 20;  // of mode and devices together
 
 // The cut that the engine makes (tools/training/pipeline.h).
 std::vector<std::size_t> parts_of(const PredictionTask& task, std::size_t num_parts) {
@@ -109,11 +109,14 @@ std::int64_t nanoseconds(double seconds) {
   return static_cast<std::int64_t>(std::llround(seconds * 1e9));
 }
 
-// "-12/+154 %": how far the step may lie from the prediction.
+// "-12/+154 %": how far the step may lie from the prediction; "0 %" if it is given.
 std::string band_text(const PredictedRow& row) {
-  const double step = row.step.step_seconds;
-  return fmt::format("-{:.0f}/+{:.0f} %", 100 * std::max(0.0, 1 - row.lowest_step_seconds / step),
-                     100 * (row.highest_step_seconds / step - 1));
+  const auto percent = [&](double seconds) {
+    return std::lround(100 * std::abs(seconds / row.step.step_seconds - 1));
+  };
+  const long below = percent(std::min(row.lowest_step_seconds, row.step.step_seconds));
+  const long above = percent(std::max(row.highest_step_seconds, row.step.step_seconds));
+  return below == 0 && above == 0 ? "0 %" : fmt::format("-{}/+{} %", below, above);
 }
 
 }  // namespace
@@ -245,8 +248,8 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
 }
 
 std::string predicted_header(const PredictionTask& task) {
-  return fmt::format("{:<6}{:>8}{:>8}{:>8}{:>9}{:>6}{:>8}{:>6}{:>10}{:>11}", "mode", "devices",
-                     task.net ? "per s" : "epoch", "step", "speed-up", "ideal", "effic.", "busy",
+  return fmt::format("{:<12}{:>8}{:>8}{:>8}{:>9}{:>8}{:>6}{:>10}{:>11}", "mode", "devices",
+                     task.net ? "per s" : "epoch", "step", "speed-up", "effic.", "busy",
                      "comm/step", "band");
 }
 
@@ -262,7 +265,6 @@ std::string samples_text(double per_second) {
 
 std::string predicted_line(const PredictedRow& row) {
   const double step = row.step.step_seconds;
-  const auto ideal = static_cast<double>(row.devices);
   const std::string pace = row.speedup_band ? samples_text(static_cast<double>(row.batch) / step)
                                             : trace::format_seconds(row.epoch_seconds);
   const std::string count = std::to_string(row.devices);
@@ -272,9 +274,9 @@ std::string predicted_line(const PredictedRow& row) {
   name += is_long ? "\n" + std::string(kNameWidth - count.size(), ' ')
                   : std::string(kNameWidth - name.size() - count.size(), ' ');
   return fmt::format(
-      "{}{}{:>8}{:>8}{:>9}{:>6}{:>6.0f} %{:>6}{:>10}{:>11}", name, count, pace,
+      "{}{}{:>8}{:>8}{:>9}{:>6.0f} %{:>6}{:>10}{:>11}", name, count, pace,
       trace::format_seconds(step), format_factor(row.speedup),
-      ideal < 100 ? format_factor(ideal) : fmt::format("{:.0f}x", ideal), 100 * row.speedup / ideal,
+      100 * row.speedup / static_cast<double>(row.devices),
       fmt::format("{:.0f} %", 100 * row.step.busy_fraction),
       format_bytes(static_cast<std::size_t>(std::llround(row.step.comm_bytes_per_device))),
       band_text(row));
@@ -410,7 +412,7 @@ std::string limit(const PredictedRow& single, const PredictedRow& row) {
   const trace::StepBreakdown& step = row.step.breakdown;
   const double slower = compute_seconds(step) - compute_seconds(single.step.breakdown);
   const std::vector<std::pair<double, std::string>> losses = {
-      {step.exposed_comm + step.copy, "communication that computation does not hide"},
+      {step.exposed_comm + step.copy, "exposed communication"},
       {step.wait, fmt::format("waiting for the slowest of {} GPUs", row.devices)},
       {slower,
        "work that one GPU alone does not have: gradients copied into buckets and back, "

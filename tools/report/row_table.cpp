@@ -138,13 +138,13 @@ std::string factor_note(const std::vector<RunRow>& rows) {
   return factors;
 }
 
-std::string wrap(std::string_view text, std::size_t columns) {
+std::string wrap(std::string_view text, std::size_t columns, std::size_t margin) {
   std::string lines;
-  while (text.size() > columns) {
-    std::size_t end = text.rfind(' ', columns);
+  while (text.size() + margin > columns) {
+    std::size_t end = text.rfind(' ', columns - margin);
     if (end == std::string_view::npos) end = text.find(' ');  // the word itself is wider
     if (end == std::string_view::npos) break;
-    lines.append(text.substr(0, end)).push_back('\n');
+    lines.append(text.substr(0, end)).append("\n").append(margin, ' ');
     text.remove_prefix(end + 1);
   }
   return lines.append(text);

@@ -41,8 +41,10 @@ std::vector<std::string> efficiency_notes(const std::vector<RunRow>& rows);
 // Says how many times slower each acted row ran; empty if no row was acted out.
 std::string factor_note(const std::vector<RunRow>& rows);
 
-// Breaks the text at spaces into lines of at most `columns`.
-std::string wrap(std::string_view text, std::size_t columns = kTerminalColumns);
+// Breaks the text at spaces, so that it fits between `margin` and `columns`. Each line but the
+// first begins with the margin's spaces.
+std::string wrap(std::string_view text, std::size_t columns = kTerminalColumns,
+                 std::size_t margin = 0);
 
 // "1 epoch", "24 steps".
 std::string count_text(std::size_t count, std::string_view noun);
