@@ -30,6 +30,7 @@
 #include "tools/ranks/rank_job.h"
 #include "tools/ranks/start_ranks.h"
 #include "tools/report/host_info.h"
+#include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/status_line.h"
 #include "tools/training/placement.h"
@@ -304,14 +305,19 @@ class Report {
                  who);
       fmt::print(out_, "#\n# {:>53}           {:<34} {:<18}\n", "", "out-of-place", "in-place");
     } else {
-      fmt::print(out_, "# {} {} {} validation: {}\n# {}\n#\n", has_threads ? "nThread" : "nProcess",
-                 flags.num_ranks(), range, validation, who);
+      print_comment(fmt::format("{} {} {} validation: {}", has_threads ? "nThread" : "nProcess",
+                                flags.num_ranks(), range, validation));
+      print_comment(who);
+      fmt::print(out_, "#\n");
     }
-    const std::string times = time_columns("time", "algbw", "busbw", "#wrong");
+    const std::string times =
+        time_columns("time", "algbw", "busbw", flags.is_nccl_tests() ? "#wrong" : "wrong");
     const std::string units = time_columns("(us)", "(GB/s)", "(GB/s)", "");
-    print_line("#", "size", "count", "type", "redop", flags.is_nccl_tests() ? "root" : "plan",
+    print_line("#", "size", "count", "type", flags.is_nccl_tests() ? "redop" : "op",
+               flags.is_nccl_tests() ? "root" : "plan",
                flags.is_nccl_tests() ? times + times : times);
-    print_line("#", "(B)", "(elements)", "", "", "", flags.is_nccl_tests() ? units + units : units);
+    print_line("#", "(B)", flags.is_nccl_tests() ? "(elements)" : "", "", "", "",
+               flags.is_nccl_tests() ? units + units : units);
     std::fflush(out_);
   }
 
@@ -366,14 +372,30 @@ class Report {
   void print_line(std::string_view begin, std::string_view size, std::string_view count,
                   std::string_view type, std::string_view op, std::string_view plan,
                   const std::string& times) const {
-    fmt::print(out_, "{} {:>10}  {:>12}  {:>8}  {:>6}  {:>{}}{}\n", begin, size, count, type, op,
-               plan, flags_.is_nccl_tests() ? 6 : 16, times);
+    if (flags_.is_nccl_tests()) {
+      fmt::print(out_, "{} {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}\n", begin, size, count, type, op,
+                 plan, times);
+    } else {
+      // The heading's "#" shares its column with the first digit of sizes from 1 GB.
+      fmt::print(out_, "{}{:>{}} {:>9} {:>8} {:>4} {:>16}{}\n", begin == "#" ? "#" : "", size,
+                 begin == "#" ? 9 : 10, count, type, op, plan, times);
+    }
+  }
+
+  // Comments stay as narrow as the table.
+  void print_comment(const std::string& text) const {
+    std::string lines = wrap(text, kTerminalColumns - 2);
+    for (std::size_t at = lines.find('\n'); at != std::string::npos;
+         at = lines.find('\n', at + 1)) {
+      lines.insert(at + 1, "# ");
+    }
+    fmt::print(out_, "# {}\n", lines);
   }
 
   std::string time_columns(const std::string& time, const std::string& algbw,
                            const std::string& busbw, const std::string& num_wrong) const {
     const char* const format =
-        flags_.is_nccl_tests() ? "  {:>7}  {:>6}  {:>6}  {:>6}" : "  {:>10}  {:>7}  {:>7}  {:>6}";
+        flags_.is_nccl_tests() ? "  {:>7}  {:>6}  {:>6}  {:>6}" : " {:>8} {:>6} {:>6} {:>5}";
     return fmt::format(fmt::runtime(format), time, algbw, busbw, num_wrong);
   }
 
@@ -430,7 +452,7 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   options.link = modelled_link(flags);
   std::string who = fmt::format("ranks are threads on {} devices, comm own, {} cores",
                                 lockstep::to_string(type), runtime::num_cores());
-  if (options.link) who += "\n# " + link_note(flags);
+  if (options.link) who += "; " + link_note(flags);
   Report report(flags, command, who);
   const auto work = [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();

@@ -167,6 +167,7 @@ std::vector<BenchRow> list_rows(const BenchStepFlags& flags) {
   for (const std::size_t count : threads) {
     require(count >= 1 && count <= 1024, ErrorCode::Usage, "--threads-per-device",
             "must be from 1 to 1024, found {}", count);
+    note_missing_cores(count);
   }
   require_positive("--seconds", flags.seconds);
   require_writable({{"--json", flags.json_path}});

@@ -28,6 +28,7 @@
 #include "tools/report/run_file.h"
 #include "tools/report/status_line.h"
 #include "tools/report/step_statistics.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {
@@ -174,6 +175,7 @@ void calibrate(const CalibrateFlags& flags) {
   measurement.num_devices = num_devices(flags);
   measurement.is_fast = flags.is_fast;
   const std::size_t threads = num_threads(flags);
+  if (flags.threads_per_device) note_missing_cores(threads);
   require_writable({{"--output", flags.output}});
   // Processes come first: a program that starts some must not have threads yet.
   std::vector<AllReduceTimes> of_processes;

@@ -16,6 +16,7 @@
 #include "tools/ranks/start_ranks.h"
 #include "tools/report/contention.h"
 #include "tools/report/row_file.h"
+#include "tools/report/row_table.h"
 #include "tools/report/status_line.h"
 #include "tools/report/train_report.h"
 #include "tools/training/pipeline.h"
@@ -74,7 +75,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   if (rank.is_first()) {
     require_writable_outputs(flags);
     fmt::print(progress_stream(flags), "{}\n{}\n", describe_devices(devices_here(rank)),
-               describe_job(rank));
+               wrap(describe_job(rank)));
     print_task(flags, task, expected);
     std::fflush(progress_stream(flags));
   }

@@ -32,7 +32,7 @@ Error RankWait::late(std::string_view missing) const {
 
 Error RankWait::late_over(std::string_view link) const {
   return late_error(*this,
-                    " for a message of rank {} that is still on its way over the modelled link "
+                    " for a message of rank {} that is still on its way over the simulated link "
                     "({})",
                     peer, link);
 }

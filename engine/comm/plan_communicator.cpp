@@ -25,7 +25,7 @@ constexpr std::size_t kMaxSchedules = 1024;
 // The same group behind modelled links, if there are any.
 GroupShape behind(const LinkModel* links, GroupShape shape) {
   if (links == nullptr) return shape;
-  shape.name += " behind a modelled link (" + links->description() + ")";
+  shape.name += " behind a simulated link (" + links->description() + ")";
   if (!links->hosts().empty()) shape.hosts.assign(links->hosts().begin(), links->hosts().end());
   shape.shares_memory = false;
   shape.pass_bytes = std::numeric_limits<std::size_t>::max();

@@ -124,7 +124,7 @@ comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptio
   Machine* const acted = machine();
   if (acted == nullptr) return options;
   require(static_cast<std::size_t>(world_size) == acted->devices().size(), ErrorCode::Usage,
-          "--act-as", "the machine that is acted out has devices for {} ranks, found {} ranks",
+          "--act-as", "the simulated machine has devices for {} ranks, found {} ranks",
           acted->devices().size(), world_size);
   options.make_links = [acted](int rank) {
     return std::make_unique<ActedLink>(*acted, rank, acted->devices());

@@ -121,7 +121,7 @@ bool Machine::takes_part(int index) const {
 
 Machine::Device& Machine::device(int index) const {
   require(takes_part(index), ErrorCode::Usage, "--act-as",
-          "device cpu:{} takes no part in what is acted out", index);
+          "device cpu:{} takes no part in the simulated machine", index);
   return *devices_[static_cast<std::size_t>(places_[static_cast<std::size_t>(index)])];
 }
 

@@ -71,7 +71,7 @@ TEST(BenchAllReduce, HasARowPerSizeAndNcclTestsDefinitions) {
 TEST(BenchAllReduce, TakesAtLeastAsLongAsItsLinks) {
   const json row =
       bench("all-reduce -b 1M -e 1M -n 1 -w 0 -c 1 --plan ring --link 2ms,1GB/s")["rows"][0];
-  EXPECT_EQ(row["transport"], "thread behind a modelled link (2ms,1GB/s)");
+  EXPECT_EQ(row["transport"], "thread behind a simulated link (2ms,1GB/s)");
   EXPECT_EQ(row["wrong"], 0);
   EXPECT_GE(row["time_us"], 2 * 2000 + 1048.576);  // two steps, half a buffer each
 }

@@ -108,5 +108,52 @@ TEST(Help, OfTrainSaysChoicesAndDefaults) {
   EXPECT_THAT(help, HasSubstr("--save FILE "));
 }
 
+// Commands whose lines were wider, and whose output is quick to make.
+TEST(Output, OfTheSmallCommandsFitsIn80Columns) {
+  const std::string net = "predict --params 25.6M --step 0.1 --batch-per-gpu 64 --topology ";
+  for (const std::string& command : {
+           std::string("env"),
+           std::string("devices"),
+           std::string("plan scatter --rows 1000000 --devices 64"),
+           std::string("plan buckets --model resnet18"),
+           std::string("plan all-reduce --plan ring --ranks 8"),
+           std::string("plan all-reduce --plan tree --ranks 8"),
+           std::string("plan all-reduce --plan halving-doubling --ranks 8"),
+           std::string("plan all-reduce --plan one-shot --ranks 8"),
+           std::string("plan all-reduce --plan two-shot --ranks 8"),
+           std::string("plan all-reduce --plan reduce-broadcast --ranks 8"),
+           std::string(
+               "plan all-reduce --plan hierarchical --ranks 16 --hosts 4 --elements 9999999"),
+           net + "dgx-a100",
+           net + "dgx-a100*64@100gbe --devices 1,8,512 --strategy ddp,hierarchical,zero3",
+           net + "dgx-a100 --devices 2,8 --strategy "
+                 "device_allreduce,nccl_replicated,cpu_reduce,cpu_parameter_server",
+           net + "dgx1-p100 --what-if batch=64,256 --what-if bandwidth=2x --devices 2,4",
+           std::string("predict --model gpt2-xl --batch-per-gpu 8 --topology hgx-h100-8"),
+           std::string("predict --all-reduce 1G --topology hgx-h200-8"),
+           std::string("bench step --model mlp:784-256-128-10,mlp:8-2 --batch 64 --seconds 0.001"),
+           std::string("bench step --model resnet18:4 --batch 2 --memory --seconds 0.001"),
+           std::string("bench all-reduce -b 16K -e 1M -n 1 -w 0 -c 1 --link 50us,1GB/s"),
+           std::string("bench all-reduce -b 4K -e 4K -n 1 -d bfloat16 --plan halving-doubling"),
+           std::string(
+               "train --steps 3 --parallel ddp --devices 2 --ranks processes --link 1us,1GB/s"),
+           std::string("train --steps 3 --dataset embedded-text --model gpt:1-2-16-16"),
+       }) {
+    SCOPED_TRACE(command);
+    const Outcome outcome = run_lockstep(words(command));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    expect_narrow(outcome.out);
+  }
+}
+
+TEST(Output, RowsOfHierarchicalPredictionsAreOneLineEach) {
+  const Outcome outcome = run_lockstep(
+      words("predict --params 25.6M --step 0.1 --batch-per-gpu 64 --topology dgx-a100*4@100gbe "
+            "--devices 32 --strategy hierarchical"));
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, ::testing::ContainsRegex("\nhierarchical +32 +[0-9]+ "));
+  EXPECT_THAT(outcome.out, ::testing::ContainsRegex("\nsingle .* 0 B +0 %\n"));
+}
+
 }  // namespace
 }  // namespace lockstep::testing

@@ -176,7 +176,7 @@ TEST(SlowMotion, SaysByHowMuchItWasSlower) {
   const Outcome outcome =
       run_lockstep(words("compare --act-as dgx1-v100 --slow-motion 50 --devices 2 --steps 4"));
   expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("acted out in slow motion: dgx1-v100 (Tesla V100)"));
+  EXPECT_THAT(outcome.out, HasSubstr("simulated in slow motion: dgx1-v100 (Tesla V100)"));
   EXPECT_THAT(outcome.out, HasSubstr("slow motion: single x1 1 : 50, dp x2 1 : 50"));
 }
 

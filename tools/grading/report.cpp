@@ -10,6 +10,8 @@
 #include <set>
 #include <sstream>
 
+#include "tools/report/row_table.h"
+
 namespace lockstep::tools::grading {
 namespace {
 
@@ -31,17 +33,19 @@ std::string check_text(const CheckResult& result) {
   std::string text = fmt::format("  {:>3}/{:<3}  {}{}\n", result.points, check.points, check.name,
                                  check.shown == lab::Shown::hidden ? " (hidden)" : "");
   if (result.passed()) return text;
-  text += fmt::format("           {}\n", result.outcome);
-  if (!result.is_to_do()) text += fmt::format("           hint: {}\n", check.hint);
+  constexpr std::size_t kColumn = 11;  // below the check's name
+  const std::string margin(kColumn, ' ');
+  text += margin + wrap(result.outcome, kTerminalColumns, kColumn) + "\n";
+  if (!result.is_to_do()) {
+    text += margin + wrap("hint: " + check.hint, kTerminalColumns, kColumn) + "\n";
+  }
   return text + indented(result.printed);
 }
 
 std::string sandbox_line(const GradeReport& report) {
-  std::string line = fmt::format("sandbox: {}\n", fmt::join(report.sandbox, ", "));
-  if (report.sandbox.size() == 1) {
-    line += "bubblewrap is missing or does not work here, so a submission can reach your files\n";
-  }
-  return line;
+  const std::string line = wrap(fmt::format("sandbox: {}", fmt::join(report.sandbox, ", "))) + "\n";
+  if (report.sandbox.size() > 1) return line;
+  return line + "bubblewrap is missing or does not work here: a submission can reach your files\n";
 }
 
 int hidden_points(const lab::Lab& lab) {
@@ -56,7 +60,7 @@ std::string lab_text(const GradeReport& report, const Grade& grade) {
   const lab::Lab& lab = *grade.submission.lab;
   std::string text = fmt::format("lab {}: {}\n\n", lab.folder, lab.title);
   if (!grade.submission.problem.empty()) {
-    text += fmt::format("  {}\n", grade.submission.problem);
+    text += fmt::format("  {}\n", wrap(grade.submission.problem, kTerminalColumns, 2));
   } else if (!grade.problem.empty()) {
     text += "  it does not compile:\n" + indented(grade.problem) + "\n";
   } else {
@@ -179,9 +183,16 @@ std::string to_table(const GradeReport& report) {
   std::string text = fmt::format("{:<{}}  {:<22}  {:>7}  {}\n", "submission", width, "lab",
                                  "points", "checks that failed");
   for (const Line& line : lines) {
-    text += fmt::format("{:<{}}  {:<22}  {:>3}/{:<3}  {}\n", line.name, width,
-                        line.lab.empty() ? "?" : line.lab, line.points.got, line.points.possible,
-                        line.note);
+    std::string row =
+        fmt::format("{:<{}}  {:<22}  {:>3}/{:<3}  ", line.name, width,
+                    line.lab.empty() ? "?" : line.lab, line.points.got, line.points.possible);
+    constexpr std::size_t kLastColumn = 50;  // where a note may begin; else it stands below
+    std::size_t column = row.size();
+    if (column > kLastColumn && !line.note.empty()) {
+      column = 4;
+      row += "\n" + std::string(column, ' ');
+    }
+    text += row + wrap(line.note, kTerminalColumns, column) + "\n";
   }
   return text + fmt::format("\n{} submissions\n", report.grades.size()) + sandbox_line(report);
 }

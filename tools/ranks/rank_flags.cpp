@@ -109,7 +109,7 @@ std::string link_note(const RankFlags& flags) {
   const std::optional<comm::LinkSpec> link = modelled_link(flags);
   if (!link) return {};
   return fmt::format(
-      "modelled link between ranks: {} (times are of this link, not of the machine's)",
+      "simulated link between ranks: {}; times are of this link, not of the machine's",
       to_string(*link));
 }
 

@@ -46,7 +46,7 @@ std::optional<comm::LinkSpec> modelled_link(const RankFlags& flags);
 // modelled link can only delay data in host memory.
 void require_linkable(const RankFlags& flags, DeviceType type);
 
-// "modelled link: ...": a note that goes with times under --link; empty without it.
+// "simulated link ...: ...": a note that goes with times under --link; empty without it.
 std::string link_note(const RankFlags& flags);
 
 // True if the first `count` devices of this process are physical GPUs, each a different one.

@@ -176,11 +176,13 @@ std::string memory_table(std::span<const FileLayer> layers, std::span<const Laye
     all.scratch_bytes = std::max(all.scratch_bytes, memory[i].scratch_bytes);  // one at a time
   }
   line("all", parameters, all);
-  return table + fmt::format(
-                     "total: {}; a step's measured peak: {} (it holds the activations' gradients "
-                     "too,\nbut not all of this at once)\n",
-                     format_bytes(3 * parameters + all.kept_bytes + all.scratch_bytes),
-                     format_bytes(peak_bytes));
+  return table +
+         wrap(fmt::format(
+             "total: {}; a step's measured peak: {} (it holds the activations' gradients "
+             "too, but not all of this at once)",
+             format_bytes(3 * parameters + all.kept_bytes + all.scratch_bytes),
+             format_bytes(peak_bytes))) +
+         "\n";
 }
 
 }  // namespace lockstep::tools

@@ -61,8 +61,10 @@ std::FILE* progress_stream(const TrainingFlags& flags) {
 void print_task(const TrainingFlags& flags, const TrainingTask& task,
                 const DevicePlacement& placement) {
   std::FILE* const out = progress_stream(flags);
-  fmt::print(out, "{} on {}: {}, {}\n", task.model, flags.dataset,
-             count_text(task.data->train.num_rows(), "training row"), steps_text(task));
+  fmt::print(
+      out, "{}\n",
+      wrap(fmt::format("{} on {}: {}, {}", task.model, flags.dataset,
+                       count_text(task.data->train.num_rows(), "training row"), steps_text(task))));
   if (task.resumed) {
     fmt::print(out, "resumed after step {} of {}\n", task.first_step(), task.num_steps);
   } else if (!flags.resume.empty()) {
@@ -91,11 +93,9 @@ TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask&
     observer.on_line = [&flags](const LoggedStep& line) {
       clear_status();
       std::FILE* const out = progress_stream(flags);
-      fmt::print(out,
-                 "step {:5d} | loss: {:.6f} | lr {:.4e} | norm: {:.4f} | dt: {:.2f}ms | tok/sec: "
-                 "{:.2f}\n",
-                 line.step, line.loss, line.learning_rate, line.grad_norm, 1e3 * line.seconds,
-                 line.labels_per_second);
+      fmt::print(out, "step {:5d} | loss {:.5f} | lr {:.2e} | norm {:.4g} | {} | {:.0f} tok/s\n",
+                 line.step, line.loss, line.learning_rate, line.grad_norm,
+                 trace::format_seconds(line.seconds), line.labels_per_second);
       std::fflush(out);
     };
   }

@@ -32,9 +32,9 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
 bool needs_recording(const TrainingFlags& flags);
 
 // Prints "epoch 3: 12.1 ms, loss 0.0123" and looks at the devices after each epoch, shows the
-// progress in between (of a text also build-nanogpt's line for some steps), warns of a loss that
-// explodes, and writes --log. flags, probe and progress
-// must live as long as the observer.
+// progress in between (of a text also a line for some steps, with what build-nanogpt prints), warns
+// of a loss that explodes, and writes --log. flags, probe and progress must live as long as the
+// observer.
 TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask& task,
                                  ContentionProbe& probe, Progress& progress);
 

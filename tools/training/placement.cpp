@@ -209,6 +209,17 @@ void require_startable(const RankFlags& ranks, const TrainingFlags& devices) {
   require_reachable_devices(ranks, type, static_cast<int>(num_ranks));
 }
 
+void note_missing_cores(std::size_t threads) {
+  static bool is_noted = false;
+  const std::size_t cores = runtime::num_cores();
+  const bool is_first = launch::rank_environment(launch::current_environment()).local_rank == 0;
+  if (is_noted || threads <= cores || !is_first) return;
+  is_noted = true;
+  fmt::print(stderr,
+             "lockstep: [--threads-per-device] {} threads, and there {} {}: they take turns\n",
+             threads, cores == 1 ? "is" : "are", count_text(cores, "core"));
+}
+
 std::size_t threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
   std::size_t threads = std::max<std::size_t>(1, runtime::num_cores() / num_devices);
   if (const std::optional<std::size_t> said = omp_num_threads()) threads = *said;
@@ -216,12 +227,15 @@ std::size_t threads_per_device(const TrainingFlags& flags, std::size_t num_devic
     threads = require_positive("--threads-per-device", *flags.threads_per_device);
     require(threads <= kMostThreads, ErrorCode::Usage, "--threads-per-device",
             "at most {}, found {}", kMostThreads, threads);
+    note_missing_cores(threads);
   }
   return flags.bitwise ? 1 : threads;
 }
 
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
-  runtime::set_threads_per_device(threads_per_device(flags, num_devices));
+  const std::size_t threads = threads_per_device(flags, num_devices);
+  if (flags.threads_per_device) note_missing_cores(threads);
+  runtime::set_threads_per_device(threads);
 }
 
 std::string describe_devices(const std::vector<Device>& devices) {

@@ -57,6 +57,10 @@ void require_startable(const RankFlags& ranks, const TrainingFlags& devices);
 std::size_t threads_per_device(const TrainingFlags& flags, std::size_t num_devices);
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices);
 
+// Says once on stderr how many cores there are, if --threads-per-device asks for more threads;
+// under a launcher the machine's first rank says it.
+void note_missing_cores(std::size_t threads);
+
 // "using device: cuda:0, cuda:1 (virtual, on one NVIDIA H200)"; of many, "cpu:0 to cpu:7".
 std::string describe_devices(const std::vector<Device>& devices);
 

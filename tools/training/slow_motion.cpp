@@ -156,13 +156,13 @@ std::shared_ptr<const SlowMotion> read_slow_motion(const TrainingFlags& flags) {
     require(!is_refused, ErrorCode::Usage, "--act-as", "{}", why);
   };
   refuse(flags.device == "cuda",
-         "acts a machine out on devices of the CPU; leave out --device cuda");
+         "simulates a machine on devices of the CPU; leave out --device cuda");
   refuse(flags.ranks == "processes",
-         "acts out ranks that are threads of one process; leave out --ranks processes");
+         "simulates ranks that are threads of one process; leave out --ranks processes");
   refuse(flags.graph, "paces kernels one by one, and --graph launches them as one; leave one out");
   refuse(!flags.link.empty(), "has links of its own; leave out --link");
   refuse(!flags.comm.empty() && flags.comm != "own",
-         "acts out the project's own collectives; leave out --comm");
+         "simulates the project's own collectives; leave out --comm");
   auto motion = std::make_shared<SlowMotion>();
   motion->topology = predict::find_topology(flags.act_as);
   motion->is_watched = flags.watch;
@@ -193,7 +193,7 @@ std::string slow_motion_note(const TrainingTask& task) {
   if (!task.slow_motion) return {};
   const predict::Topology& topology = task.slow_motion->topology;
   return fmt::format(
-      "acted out in slow motion: {} ({}); times are those of the modelled machine, not of this one",
+      "simulated in slow motion: {} ({}); times are those of that machine, not of this one",
       topology.name, topology.device.name);
 }
 

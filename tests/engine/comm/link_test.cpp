@@ -135,7 +135,7 @@ TEST_P(Link, ARankThatEverybodyTalksToIsABottleneck) {
 TEST_P(Link, AMessageThatIsUnderWayForTooLongIsATimeoutThatSaysSo) {
   const auto work = [](Communicator& c) {
     c.set_timeout_seconds(0.1);
-    expect_error(ErrorCode::Timeout, "still on its way over the modelled link (1000s,1GB/s)",
+    expect_error(ErrorCode::Timeout, "still on its way over the simulated link (1000s,1GB/s)",
                  [&] { c.barrier(); });
   };
   run(2, work, kEndless);
@@ -144,7 +144,7 @@ TEST_P(Link, AMessageThatIsUnderWayForTooLongIsATimeoutThatSaysSo) {
 // Ranks 0 and 1 are on one host, rank 2 on another.
 TEST(LinkHosts, OnlyMessagesBetweenHostsGoOverTheLink) {
   const auto work = [](Communicator& c) {
-    EXPECT_THAT(c.description(), HasSubstr("shm+tcp behind a modelled link (1000s,1GB/s)"));
+    EXPECT_THAT(c.description(), HasSubstr("shm+tcp behind a simulated link (1000s,1GB/s)"));
     const Tensor buffer = Tensor::full({3}, c.rank());
     if (c.rank() == 0) {
       c.send(buffer, 1);
