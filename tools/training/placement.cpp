@@ -227,7 +227,6 @@ std::size_t threads_per_device(const TrainingFlags& flags, std::size_t num_devic
     threads = require_positive("--threads-per-device", *flags.threads_per_device);
     require(threads <= kMostThreads, ErrorCode::Usage, "--threads-per-device",
             "at most {}, found {}", kMostThreads, threads);
-    note_missing_cores(threads);
   }
   return flags.bitwise ? 1 : threads;
 }
