@@ -63,7 +63,7 @@ install(TARGETS lockstep RUNTIME_DEPENDENCY_SET linked_libraries
 get_property(tutorials DIRECTORY tutorials PROPERTY BUILDSYSTEM_TARGETS)
 get_property(bugs DIRECTORY tutorials/bugs PROPERTY BUILDSYSTEM_TARGETS)
 list(APPEND tutorials ${bugs})
-list(FILTER tutorials INCLUDE REGEX "^([0-9][0-9]|bug_[0-9][0-9])_")
+list(FILTER tutorials INCLUDE REGEX "^([0-9][0-9]_|bug_[0-9][0-9]$)")
 set_target_properties(${tutorials} PROPERTIES INSTALL_RPATH "$ORIGIN/../${private_folder}")
 install(TARGETS ${tutorials} RUNTIME_DEPENDENCY_SET linked_libraries
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tutorials)

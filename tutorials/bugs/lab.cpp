@@ -7,7 +7,6 @@
 #include <exception>
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include "datasets/digits.h"
 #include "engine/autograd/ops/ops.h"
@@ -19,15 +18,14 @@
 
 namespace lockstep::bugs {
 
-int run_bug(int argc, char** argv, const std::function<void(Version)>& body) {
+int run_bug(int argc, char** argv, const std::function<void()>& body) {
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "bug").filename();
-  const bool is_fixed = argc == 2 && std::string_view(argv[1]) == "--fixed";
-  if (argc > 1 && !is_fixed) {
-    fmt::print(stderr, "{}: unknown flag '{}'; the only one is --fixed\n", program, argv[1]);
+  if (argc > 1) {
+    fmt::print(stderr, "{}: unknown flag '{}'; there are no flags\n", program, argv[1]);
     return 2;
   }
   try {
-    body(is_fixed ? Version::fixed : Version::with_bug);
+    body();
     return 0;
   } catch (const Error& error) {
     std::fflush(stdout);

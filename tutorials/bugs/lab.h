@@ -1,4 +1,4 @@
-// Shared by the bug programs: the flag --fixed, two ranks, digits, a network.
+// Shared by the bug programs: two ranks, digits, a network.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,9 @@ namespace lockstep::bugs {
 inline constexpr int kRanks = 2;
 inline constexpr int kBatch = 64;  // rows of a step, over all ranks
 
-enum class Version { with_bug, fixed };
-
-// The whole of a main(): runs the bug without a flag, and the right way with --fixed. Returns the
-// exit code: 2 for another flag; 1 for an error, which is one line on stderr.
-int run_bug(int argc, char** argv, const std::function<void(Version)>& body);
+// The whole of a main(). Returns the exit code: 2 for a flag, since there is none; 1 for an error,
+// which is one line on stderr.
+int run_bug(int argc, char** argv, const std::function<void()>& body);
 
 // A rank, which is a thread here, with a device of its own.
 struct Place {

@@ -1,9 +1,7 @@
-// Each step adds up the gradients of two micro-batches, and only the second is to be reduced.
-// no_sync ends before the second backward pass, but after its forward pass.
+// Each step adds up the gradients of two micro-batches. After a few steps the ranks have different
+// weights.
 //
-// Run:  bug_06_late_sync_switch [--fixed]      lockstep doctor -- bug_06_late_sync_switch
-#include <optional>
-
+// Run:  bug_06      lockstep doctor -- bug_06
 #include "engine/autograd/ops/ops.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
@@ -14,7 +12,7 @@ namespace {
 using namespace lockstep;
 using namespace lockstep::bugs;
 
-void train_rank(const Place& place, Version version) {
+void train_rank(const Place& place) {
   parallel::Ddp net(make_net(place.device), place.group);
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
@@ -28,9 +26,8 @@ void train_rank(const Place& place, Version version) {
     {
       const auto no_sync = net.no_sync();
       half_loss(2 * step).backward();
-      if (version == Version::with_bug) second = half_loss(2 * step + 1);
-    }  // from here on gradients are reduced
-    if (version == Version::fixed) second = half_loss(2 * step + 1);
+      second = half_loss(2 * step + 1);
+    }
     second.backward();
     sgd.step();
   }
@@ -40,7 +37,5 @@ void train_rank(const Place& place, Version version) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::bugs::run_bug(argc, argv, [](lockstep::bugs::Version version) {
-    on_ranks([&](const Place& place) { train_rank(place, version); });
-  });
+  return lockstep::bugs::run_bug(argc, argv, [] { on_ranks(train_rank); });
 }

@@ -1,7 +1,7 @@
-// Four ranks, two on each of two hosts (played here). Rank r takes device r. That was right as long
-// as there was one host.
+// Four ranks, two on each of two hosts (played here). The same program was right on one host. With
+// GPUs it would fail on the second one: "invalid device ordinal".
 //
-// Run:  bug_16_global_rank_device [--fixed]      lockstep doctor -- bug_16_global_rank_device
+// Run:  bug_16      lockstep doctor -- bug_16
 #include "engine/core/error.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
@@ -13,10 +13,9 @@ namespace {
 using namespace lockstep;
 using namespace lockstep::bugs;
 
-void be_a_rank(Version version) {
+void be_a_rank() {
   tutorial::RankProcess me;
-  const int local_rank = me.environment().local_rank;
-  const Device device{DeviceType::cpu, version == Version::fixed ? local_rank : me.rank()};
+  const Device device{DeviceType::cpu, me.rank()};
   const Place place{me.group(), me.rank(), device};
   parallel::Ddp net(make_net(device), me.group());
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
@@ -30,8 +29,8 @@ void be_a_rank(Version version) {
   report(*net.module(), place);
 }
 
-void run(Version version) {
-  if (tutorial::is_rank()) return be_a_rank(version);
+void run() {
+  if (tutorial::is_rank()) return be_a_rank();
   require(tutorial::run_as_hosts(/*num_hosts=*/2, /*ranks_per_host=*/2), ErrorCode::State, "ranks",
           "some did not end well");
 }
