@@ -9,8 +9,10 @@ endif()
 set(doc_folder ${CMAKE_INSTALL_DATAROOTDIR}/doc/lockstep)
 install(FILES README.md DESTINATION ${doc_folder} COMPONENT program)
 install(FILES LICENSE DESTINATION ${doc_folder} RENAME copyright COMPONENT program)
+# Pages of the labs, whose sources are in share/lockstep/labs without solutions; no fixes of the bug programs.
 install(DIRECTORY tutorials DESTINATION ${doc_folder} COMPONENT tutorials
-  FILES_MATCHING PATTERN "*.cpp" PATTERN "*.h" PATTERN "*.md")
+  FILES_MATCHING PATTERN "*.cpp" PATTERN "*.h" PATTERN "*.md"
+  REGEX "/labs/.*[.](cpp|h)$" EXCLUDE REGEX "/labs/(judging|host)$" EXCLUDE REGEX "/bugs/spoilers$" EXCLUDE)
 
 # The component bundle, for the .tar.gz only.
 install(RUNTIME_DEPENDENCY_SET linked_libraries

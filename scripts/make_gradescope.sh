@@ -3,7 +3,7 @@
 #
 #   scripts/make_gradescope.sh TEACHER PACKAGE ARCHIVE.zip
 #
-# TEACHER      the folder OUTDIR/teacher of make_labs.sh: its secret goes into the archive
+# TEACHER      the folder that make_labs.sh --teacher made: its secret goes into the archive
 # PACKAGE      lockstep-VERSION-linux-ARCHITECTURE.tar.gz, as scripts/package.sh makes it
 # ARCHIVE.zip  to be uploaded under "Configure Autograder"; base image: Ubuntu 24.04 or newer
 #
@@ -28,7 +28,7 @@ case ${1:-} in
 esac
 [[ $# -eq 3 ]] || fail 2 "expected TEACHER PACKAGE ARCHIVE.zip, found $# words (see --help)"
 teacher=$1 package=$2 archive=$3
-[[ -f $teacher/secret ]] || fail 1 "expected a secret in $teacher, found none; scripts/make_labs.sh OUTDIR makes OUTDIR/teacher"
+[[ -f $teacher/secret ]] || fail 1 "expected a secret in $teacher, found none; scripts/make_labs.sh OUTDIR --teacher DIR makes DIR with one"
 [[ -f $package ]] || fail 1 "there is no package $package; scripts/package.sh makes one in build/package"
 [[ $archive == *.zip ]] || fail 2 "expected an archive that ends in .zip, found '$archive'"
 [[ ! -e $archive ]] || fail 1 "$archive is there already"

@@ -29,8 +29,8 @@ void require_fits(const VariableImpl& leaf, const Tensor& gradient) {
     return;
   }
   fail(ErrorCode::State, "backward",
-       "the gradient of a leaf is {}, but the leaf is {} now: its tensor was replaced between "
-       "forward and backward",
+       "the gradient of a leaf is {}, but the leaf is {} now: a backward function returned what "
+       "does not fit, or the leaf's tensor was replaced after the forward pass",
        describe(gradient), describe(value));
 }
 

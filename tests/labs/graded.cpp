@@ -15,9 +15,12 @@ std::string source_name(const std::string& lab) {
 
 }  // namespace
 
-HandedOut::HandedOut() : labs_(folder_ / "labs"), submissions_(folder_ / "submissions") {
-  const std::string command =
-      "'" LOCKSTEP_SOURCE "/scripts/make_labs.sh' '" + labs_.string() + "' >/dev/null";
+HandedOut::HandedOut()
+    : labs_(folder_ / "labs"),
+      teacher_(folder_ / "teacher"),
+      submissions_(folder_ / "submissions") {
+  const std::string command = "'" LOCKSTEP_SOURCE "/scripts/make_labs.sh' '" + labs_.string() +
+                              "' --teacher '" + teacher_.string() + "' >/dev/null";
   if (std::system(command.c_str()) != 0) throw std::runtime_error("make_labs.sh failed");
   std::filesystem::create_directory(submissions_);
 }
@@ -25,7 +28,7 @@ HandedOut::HandedOut() : labs_(folder_ / "labs"), submissions_(folder_ / "submis
 std::vector<std::string> HandedOut::lab_names() const {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(labs_)) {
-    if (entry.path().filename() != "teacher") names.push_back(entry.path().filename());
+    names.push_back(entry.path().filename());
   }
   std::ranges::sort(names);
   return names;

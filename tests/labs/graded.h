@@ -11,13 +11,13 @@
 
 namespace lockstep::testing {
 
-// OUTDIR of make_labs.sh, made anew; and a folder for submissions.
+// The folders of make_labs.sh, made anew; and one for submissions.
 class HandedOut {
  public:
   HandedOut();
 
   const std::filesystem::path& labs() const { return labs_; }
-  std::filesystem::path teacher() const { return labs_ / "teacher"; }
+  const std::filesystem::path& teacher() const { return teacher_; }
   std::vector<std::string> lab_names() const;  // "01_linear_backward", ...
   std::string solution(const std::string& lab) const;
   std::string blank(const std::string& lab) const;
@@ -32,6 +32,7 @@ class HandedOut {
  private:
   TempFolder folder_;
   std::filesystem::path labs_;
+  std::filesystem::path teacher_;
   std::filesystem::path submissions_;
 };
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "tests/labs/graded.h"
@@ -35,6 +36,58 @@ TEST(Labs, SolutionsHaveAllPointsAndBlanksCompileAndHaveNone) {
     for (const nlohmann::json& check : blank.at("checks")) {
       EXPECT_THAT(check.at("outcome").get<std::string>(), StartsWith("to do: "));
     }
+  }
+}
+
+// The solution with one of its blanks open, counted from 0; empty if there are fewer.
+std::string with_open_blank(const std::string& solution, int number) {
+  const std::string begin_mark = "// SOLUTION begin: ";
+  const std::string end_mark = "// SOLUTION end";
+  std::size_t begin = solution.find(begin_mark);
+  for (; number > 0 && begin != std::string::npos; --number) {
+    begin = solution.find(begin_mark, begin + 1);
+  }
+  if (begin == std::string::npos) return "";
+  const std::size_t function = begin + begin_mark.size();
+  const std::string name = solution.substr(function, solution.find(':', function) - function);
+  const std::size_t end = solution.find(end_mark, begin);
+  return std::string(solution).replace(begin, end - begin, "throw NotDone(\"" + name + "\");\n");
+}
+
+TEST(Labs, EachBlankIsAFunctionOfItsOwnThatSomeVisibleCheckAsksFor) {
+  const HandedOut handed_out;
+  std::map<std::string, std::string> function_of;
+  for (const std::string& lab : handed_out.lab_names()) {
+    for (int i = 0;; ++i) {
+      const std::string source = with_open_blank(handed_out.solution(lab), i);
+      if (source.empty()) break;
+      const std::string name = lab + "_" + std::to_string(i);
+      const std::size_t quote = source.find("NotDone(\"") + 9;
+      function_of[name] = source.substr(quote, source.find('"', quote) - quote);
+      // Its definition is the last one before the blank.
+      const std::string before = source.substr(0, source.rfind("throw NotDone"));
+      const std::string body = before.substr(before.rfind("\n}\n") + 1);
+      EXPECT_THAT(body, HasSubstr(function_of[name] + "(")) << name;
+      handed_out.submit(name, lab, source);
+    }
+  }
+  const nlohmann::json grades = handed_out.grade();
+  for (const auto& [name, function] : function_of) {
+    SCOPED_TRACE(name);
+    EXPECT_TRUE(grades.at(name).at("problem").is_null()) << grades.at(name).at("problem");
+    int num_visible = 0;
+    for (const nlohmann::json& check : grades.at(name).at("checks")) {
+      if (check.at("outcome") == "passed") continue;
+      EXPECT_EQ(check.at("outcome"), "to do: " + function);
+      EXPECT_TRUE(check.at("hint").is_null());
+      if (check.at("shown") == "visible") ++num_visible;
+    }
+    EXPECT_GT(num_visible, 0);
+  }
+  // No function has two blanks.
+  std::set<std::string> functions;
+  for (const auto& [name, function] : function_of) {
+    EXPECT_TRUE(functions.insert(name.substr(0, 2) + function).second) << name << ": " << function;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <sstream>
 
 #include "tests/labs/graded.h"
 #include "tests/tools/formats_doc.h"
@@ -29,8 +30,8 @@ class GradeCommand : public ::testing::Test {
 TEST_F(GradeCommand, ShowsPointsAndWhatIsToBeDone) {
   const Outcome blank = run_lockstep({"grade", path(handed_out_.labs() / kGradedLab)});
   expect_success(blank);
-  EXPECT_THAT(blank.out, HasSubstr("0/20   two_ranks_hold_the_sum"));
-  EXPECT_THAT(blank.out, HasSubstr("to do: naive_all_reduce: on rank 0, receive"));
+  EXPECT_THAT(blank.out, HasSubstr("0/20   rank_0_sends_the_sum_to_all"));
+  EXPECT_THAT(blank.out, HasSubstr("to do: sum_for_all: receive every other"));
   EXPECT_THAT(blank.out, HasSubstr("0 of 50 points; 50 more are in the teacher's hidden checks"));
   EXPECT_THAT(blank.out, HasSubstr("sandbox: limits"));
   EXPECT_THAT(blank.out, Not(HasSubstr("drawn_sums")));
@@ -43,7 +44,7 @@ TEST_F(GradeCommand, ShowsWhatWasExpectedAHintWhatWasPrintedOrTheCompilersWords)
                      "  std::cout << \"buffer of \" << buffer.size() << \"\\n\";\n}\n");
   const Outcome outcome = run_lockstep({"grade", path(handed_out_.submissions() / "alice")});
   expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("2 ranks: rank 0, element 0: expected 12, found 1"));
+  EXPECT_THAT(outcome.out, HasSubstr("3 ranks: rank 0, element 0: expected 33, found 1"));
   EXPECT_THAT(outcome.out, HasSubstr("hint: rank 0 adds what it receives"));
   EXPECT_THAT(outcome.out, HasSubstr("    | buffer of 3"));
   handed_out_.submit("bob", kGradedLab, "void lab::naive_all_reduce(Rank&) { return 1 }\n");
@@ -55,7 +56,8 @@ TEST_F(GradeCommand, ShowsWhatWasExpectedAHintWhatWasPrintedOrTheCompilersWords)
 }
 
 TEST_F(GradeCommand, HiddenChecksDrawOtherInputsFromAnotherSecretAndTheSameFromTheSame) {
-  // Right for the visible checks alone: what one would hand in who has seen them only.
+  // Right for the visible sums alone, without a message: what one would hand in who has seen only
+  // them.
   handed_out_.submit("table", kGradedLab,
                      "#include \"naive_all_reduce.h\"\n"
                      "void lab::naive_all_reduce(Rank& rank, std::span<double> buffer) {\n"
@@ -74,8 +76,10 @@ TEST_F(GradeCommand, HiddenChecksDrawOtherInputsFromAnotherSecretAndTheSameFromT
   EXPECT_EQ(report, report_with(handed_out_.teacher()));
   EXPECT_NE(report, report_with(other.teacher()));
   const nlohmann::json grade = nlohmann::json::parse(report).at("submissions").at(0);
-  EXPECT_EQ(grade.at("points"), 50);
-  EXPECT_THAT(failed_checks(grade), ::testing::ElementsAre("drawn_sums", "every_message_once"));
+  EXPECT_EQ(grade.at("points"), 20);
+  EXPECT_THAT(failed_checks(grade),
+              ::testing::ElementsAre("rank_0_sends_the_sum_to_all", "other_ranks_get_the_sum",
+                                     "drawn_sums", "every_message_once"));
 }
 
 TEST_F(GradeCommand, ABatchGoesToCsvAndHtmlWithItsNamesEscaped) {
@@ -216,14 +220,54 @@ TEST_F(GradeCommand, MistakesAreOneLine) {
   expect_rejected(run_lockstep({"grade", solved(), "--pass", "101"}), 2, {"--pass"});
 }
 
-TEST_F(GradeCommand, SaysThatNothingContainsSubmissionsWithoutBubblewrap) {
+TEST_F(GradeCommand, WarnsATeacherButNoStudentThatNothingContainsSubmissionsWithoutBubblewrap) {
+  constexpr const char* kWarning = "bubblewrap is missing or does not work";
+  handed_out_.submit("alice", kGradedLab, handed_out_.solution(kGradedLab));
   ::setenv("LOCKSTEP_BUBBLEWRAP", "off", 1);
-  const Outcome outcome = run_lockstep({"grade", solved()}, files_.path());
+  const Outcome student = run_lockstep({"grade", solved()}, files_.path());
+  const Outcome teacher =
+      run_lockstep({"grade", solved(), "--hidden", path(handed_out_.teacher())}, files_.path());
+  const Outcome batch = run_lockstep({"grade", path(handed_out_.submissions())}, files_.path());
   ::unsetenv("LOCKSTEP_BUBBLEWRAP");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("50 of 50 points"));
-  EXPECT_THAT(outcome.out,
-              HasSubstr("sandbox: limits\nbubblewrap is missing or does not work here"));
+  expect_success(student);
+  EXPECT_THAT(student.out, HasSubstr("50 of 50 points"));
+  EXPECT_THAT(student.out, HasSubstr("sandbox: limits\n"));
+  EXPECT_THAT(student.out, Not(HasSubstr(kWarning)));
+  EXPECT_THAT(teacher.out, HasSubstr(kWarning));
+  EXPECT_THAT(batch.out, HasSubstr(kWarning));
+}
+
+TEST_F(GradeCommand, AHintFollowsAWrongAnswerAndNoOtherFailureInLinesOf80Columns) {
+  // Rank 0 waits for itself.
+  handed_out_.submit("waits", kGradedLab,
+                     "#include \"naive_all_reduce.h\"\n"
+                     "void lab::naive_all_reduce(Rank& rank, std::span<double> buffer) {\n"
+                     "  rank.recv(buffer, rank.rank());\n}\n");
+  handed_out_.submit("wrong", "06_ring_all_reduce", handed_out_.blank("06_ring_all_reduce"));
+  const Outcome waits = run_lockstep({"grade", path(handed_out_.submissions() / "waits")});
+  EXPECT_THAT(waits.out, HasSubstr("ranks wait for messages that are never sent"));
+  EXPECT_THAT(waits.out, Not(HasSubstr("hint:")));
+  for (const Outcome& outcome :
+       {waits, run_lockstep({"grade", path(handed_out_.submissions() / "wrong")}),
+        run_lockstep({"grade", path(handed_out_.submissions())})}) {
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+TEST_F(GradeCommand, StudentsLabsHoldNoSolutionAndNoSecret) {
+  const std::string make = "'" LOCKSTEP_SOURCE "/scripts/make_labs.sh' '" + file("out") + "'";
+  ASSERT_EQ(std::system((make + " >/dev/null").c_str()), 0);
+  std::size_t num_files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(file("out"))) {
+    if (!entry.is_regular_file()) continue;
+    ++num_files;
+    EXPECT_NE(entry.path().filename(), "secret");
+    EXPECT_THAT(read_text(entry.path()), Not(HasSubstr("SOLUTION"))) << entry.path();
+  }
+  EXPECT_GE(num_files, 16u * 4);
+  EXPECT_EQ(read_text(files_ / "out/05_naive_all_reduce/naive_all_reduce.cpp"),
+            handed_out_.blank(kGradedLab));
 }
 
 TEST_F(GradeCommand, LabsAreNotMadeWhereSomethingIs) {

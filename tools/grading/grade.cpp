@@ -134,8 +134,9 @@ std::string text_of(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// Says what is wrong with one case; empty if it is right.
-std::string judge_case(const lab::Check& check, const json& inputs, const json& result) {
+// Says what is wrong with one case; empty if it is right. Notes in the check's result whether it
+// was the judge that said so.
+std::string judge_case(CheckResult& check, const json& inputs, const json& result) {
   if (!result.is_object()) return "the answer does not have the form that the lab asks for";
   if (const std::string to_do = text_of(result, "not_done"); !to_do.empty()) {
     return "to do: " + to_do;
@@ -143,14 +144,15 @@ std::string judge_case(const lab::Check& check, const json& inputs, const json& 
   if (result.contains("threw")) return "threw: " + text_of(result, "threw");
   if (!result.contains("answer")) return "gave no answer";
   try {
-    return check.judge(inputs, result.at("answer"));
+    std::string wrong = check.check->judge(inputs, result.at("answer"));
+    check.is_wrong_answer = !wrong.empty();
+    return wrong;
   } catch (const std::exception&) {
     return "the answer does not have the form that the lab asks for";
   }
 }
 
-std::string judge_report(const lab::Check& check, const std::vector<json>& cases,
-                         const json& report) {
+std::string judge_report(CheckResult& check, const std::vector<json>& cases, const json& report) {
   if (const std::string problem = text_of(report, "problem"); !problem.empty()) return problem;
   const auto answers = report.find("cases");
   if (answers == report.end() || !answers->is_array()) return "gave no answer";
@@ -164,8 +166,8 @@ std::string judge_report(const lab::Check& check, const std::vector<json>& cases
 
 // Says in one line what went wrong; empty if the check is passed. A submission controls its output,
 // so a check is passed only if the answers to all cases are right.
-std::string judge_answers(const lab::Check& check, const std::vector<json>& cases,
-                          const ChildEnd& end, const ChildLimits& limits) {
+std::string judge_answers(CheckResult& check, const std::vector<json>& cases, const ChildEnd& end,
+                          const ChildLimits& limits) {
   if (end.how != ChildEnd::How::exited) return describe(end, limits);
   const json report = json::parse(end.out, nullptr, false);
   if (report.is_object()) return clean_line(judge_report(check, cases, report));
@@ -210,7 +212,7 @@ void run_check(const Workshop& workshop, const lab::Lab& lab, const std::string&
   Rng rng = rng_of(is_hidden ? secret : kPublicSeed, lab, check);
   const std::vector<lab::json> cases = check.draw(rng);
   const ChildEnd end = workshop.run(cases, limits);
-  result.outcome = judge_answers(check, cases, end, limits);
+  result.outcome = judge_answers(result, cases, end, limits);
   if (result.passed()) {
     result.points = check.points;
   } else if (!is_hidden) {

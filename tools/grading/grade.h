@@ -29,8 +29,8 @@ struct Submissions {
 
 // A folder that holds sources of labs has one submission for each lab; otherwise each of its
 // folders may have some. Copies renamed by browsers and course systems count: "ring_plan (1).cpp",
-// "ring_plan-2.cpp". A folder without a source is a submission that cannot be graded. The folder
-// `teacher`, which make_labs.sh writes, is left out.
+// "ring_plan-2.cpp". A folder without a source is a submission that cannot be graded. A
+// folder `teacher` is left out, because solutions may be there.
 // Throws Error{Usage} if this is not a folder, or it holds no submission.
 Submissions find_submissions(const std::filesystem::path& folder);
 
@@ -42,9 +42,10 @@ std::string clean_line(std::string_view text);
 
 struct CheckResult {
   const lab::Check* check = nullptr;
-  int points = 0;       // all of the check's points, or none
-  std::string outcome;  // what went wrong, in a line; or empty
-  std::string printed;  // the first lines, if it is a visible check that failed
+  int points = 0;                // all of the check's points, or none
+  std::string outcome;           // what went wrong, in a line; or empty
+  std::string printed;           // the first lines, if it is a visible check that failed
+  bool is_wrong_answer = false;  // the judge said so: the hint fits. Else it crashed, waited, ...
 
   bool passed() const { return outcome.empty(); }
   bool is_to_do() const { return outcome.starts_with("to do: "); }  // the student left a blank
@@ -70,7 +71,7 @@ struct Grade {
 };
 
 // The teacher's secret, from which hidden checks draw their inputs: the file `secret` in the folder
-// `teacher` that make_labs.sh writes.
+// that make_labs.sh --teacher writes.
 // Throws Error{Io} if it cannot be read, Error{Usage} if it has fewer than 16 letters.
 std::string read_secret(const std::filesystem::path& folder);
 

@@ -36,16 +36,20 @@ std::string check_text(const CheckResult& result) {
   constexpr std::size_t kColumn = 11;  // below the check's name
   const std::string margin(kColumn, ' ');
   text += margin + wrap(result.outcome, kTerminalColumns, kColumn) + "\n";
-  if (!result.is_to_do()) {
+  if (result.is_wrong_answer) {
     text += margin + wrap("hint: " + check.hint, kTerminalColumns, kColumn) + "\n";
   }
   return text + indented(result.printed);
 }
 
 std::string sandbox_line(const GradeReport& report) {
-  const std::string line = wrap(fmt::format("sandbox: {}", fmt::join(report.sandbox, ", "))) + "\n";
-  if (report.sandbox.size() > 1) return line;
-  return line + "bubblewrap is missing or does not work here: a submission can reach your files\n";
+  return wrap(fmt::format("sandbox: {}", fmt::join(report.sandbox, ", "))) + "\n";
+}
+
+// For whoever runs what others wrote; a student runs his own code.
+std::string sandbox_warning(const GradeReport& report) {
+  if (report.sandbox.size() > 1) return "";
+  return "bubblewrap is missing or does not work, so a submission can reach your files\n";
 }
 
 int hidden_points(const lab::Lab& lab) {
@@ -118,7 +122,7 @@ std::string to_text(const GradeReport& report) {
     const auto [points, possible_points] = students_of(report).front().points();
     text += fmt::format("total: {} of {} points\n", points, possible_points);
   }
-  return text + sandbox_line(report);
+  return text + sandbox_line(report) + (report.has_hidden ? sandbox_warning(report) : "");
 }
 
 namespace {
@@ -194,7 +198,8 @@ std::string to_table(const GradeReport& report) {
     }
     text += row + wrap(line.note, kTerminalColumns, column) + "\n";
   }
-  return text + fmt::format("\n{} submissions\n", report.grades.size()) + sandbox_line(report);
+  return text + fmt::format("\n{} submissions\n", report.grades.size()) + sandbox_line(report) +
+         sandbox_warning(report);
 }
 
 namespace {
@@ -212,7 +217,7 @@ ordered_json check_json(const CheckResult& result) {
           {"points", result.points},
           {"possible_points", check.points},
           {"outcome", result.passed() ? "passed" : result.outcome},
-          {"hint", result.passed() ? ordered_json() : ordered_json(check.hint)}};
+          {"hint", result.is_wrong_answer ? ordered_json(check.hint) : ordered_json()}};
 }
 
 // The text inside an element or a quoted attribute, so that no submission's text becomes markup.
@@ -285,7 +290,10 @@ ordered_json to_gradescope(const GradeReport& report) {
       const bool is_hidden = result.check->shown == lab::Shown::hidden;
       const std::string hint = "hint: " + result.check->hint;
       std::string words;
-      if (!result.passed()) words = is_hidden ? hint : result.outcome + "\n" + hint;
+      if (!result.passed() && is_hidden) words = hint;
+      if (!result.passed() && !is_hidden) {
+        words = result.outcome + (result.is_wrong_answer ? "\n" + hint : "");
+      }
       tests.push_back({{"name", prefix + result.check->name},
                        {"score", result.points},
                        {"max_score", result.check->points},

@@ -38,17 +38,33 @@ json engine_gradients(const json& inputs) {
               {"grad_bias", numbers_of(bias.grad())}};
 }
 
-// Judges some of the three gradients.
-Judge judge_gradients(std::vector<std::string> names) {
-  return [names = std::move(names)](const json& inputs, const json& answer) {
-    const json expected = engine_gradients(inputs);
-    for (const std::string& name : names) {
-      const std::string wrong = differ(name, expected.at(name).get<Numbers>(),
-                                       answer.at(name).get<Numbers>(), kLinearTolerance);
-      if (!wrong.empty()) return wrong;
-    }
-    return std::string();
-  };
+// The gradients of a layer's three leaves.
+std::string judge_gradients(const json& inputs, const json& answer) {
+  const json expected = engine_gradients(inputs);
+  for (const char* name : {"grad_x", "grad_weight", "grad_bias"}) {
+    const std::string wrong = differ(name, expected.at(name).get<Numbers>(),
+                                     answer.at(name).get<Numbers>(), kLinearTolerance);
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+// One function: what its gradient is of has the gradient's shape.
+json example_call(const char* name) {
+  json inputs = example_layer();
+  inputs["call"] = name;
+  return inputs;
+}
+
+std::string judge_call(const json& inputs, const json& answer) {
+  const std::string name = inputs.at("call");
+  const json& of = inputs.at(name.substr(5));
+  const Sizes expected = of.at(0).is_array() ? Sizes{of.size(), of.at(0).size()} : Sizes{of.size()};
+  const Sizes found = answer.at("shape").get<Sizes>();
+  const std::string wrong = differ("shape of " + name, expected, found);
+  if (!wrong.empty()) return wrong;
+  return differ(name, engine_gradients(inputs).at(name).get<Numbers>(),
+                answer.at("values").get<Numbers>(), kLinearTolerance);
 }
 
 }  // namespace
@@ -58,13 +74,13 @@ Lab linear_backward_lab() {
   lab.checks = {
       visible("gradient_of_x", 15,
               "dL/dx = dL/dy * W: [batch, out] times [out, in], nothing transposed",
-              example_layer(), judge_gradients({"grad_x"})),
+              example_call("grad_x"), judge_call),
       visible("gradient_of_the_weight", 15,
-              "dL/dW has the shape of W, [out, in]: it is (dL/dy)^T * x", example_layer(),
-              judge_gradients({"grad_weight"})),
+              "dL/dW has the shape of W, [out, in]: it is (dL/dy)^T * x",
+              example_call("grad_weight"), judge_call),
       visible("gradient_of_the_bias", 15,
               "every row of the batch adds the same b, so its gradient is a sum over rows",
-              example_layer(), judge_gradients({"grad_bias"})),
+              example_call("grad_bias"), judge_call),
       {"drawn_shapes", Shown::hidden, 35,
        "a shape that fits by chance in a square layer does not in one of 5 inputs and 2 outputs",
        [](lockstep::Rng& rng) {
@@ -76,7 +92,7 @@ Lab linear_backward_lab() {
          cases.push_back(draw_layer(rng, 1, 4, 3, 1));
          return cases;
        },
-       judge_gradients({"grad_x", "grad_weight", "grad_bias"})},
+       judge_gradients},
       hidden(
           "a_layer_applied_twice", 20,
           "return each gradient fresh and do not add: the engine adds what arrives at a leaf twice",
@@ -85,7 +101,7 @@ Lab linear_backward_lab() {
             const std::size_t size = draw_between(rng, 3, 6);
             return draw_layer(rng, size + 2, size, size, 2);
           },
-          judge_gradients({"grad_x", "grad_weight", "grad_bias"}))};
+          judge_gradients)};
   return lab;
 }
 

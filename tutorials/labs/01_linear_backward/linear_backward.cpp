@@ -22,28 +22,39 @@ Tensor product(const Tensor& a, Transpose transpose_a, const Tensor& b, Transpos
 }
 
 // The backward function of one operation in the graph; node.saved() is what forward kept.
-// grad_outputs[0] is dL/dy [batch, out]. Returns dL/dx [batch, in], dL/dW [out, in], dL/db [out].
+// grad_outputs[0] is dL/dy.
 Gradients linear_backward(const lockstep::Node& node, const Gradients& grad_outputs) {
   const Tensor& grad_y = grad_outputs[0];
-  const Tensor& x = node.saved(0);
-  const Tensor& weight = node.saved(1);
-  Gradients grads(3);
-  // SOLUTION begin: linear_backward: grads[0] = dL/dx, a product of grad_y and weight
-  grads[0] = product(grad_y, Transpose::no, weight, Transpose::no);
-  // SOLUTION end
-  // SOLUTION begin: linear_backward: grads[1] = dL/dW, a product of grad_y and x
-  grads[1] = product(grad_y, Transpose::yes, x, Transpose::no);
-  // SOLUTION end
-  grads[2] = Tensor::zeros({grad_y.size(1)}, grad_y.dtype());
-  const std::span<double> grad_bias = grads[2].host<double>();
-  const std::span<const double> grad = grad_y.host<const double>();
-  // SOLUTION begin: linear_backward: grad_bias[j] = the sum of grad's column j over all rows
-  for (std::size_t i = 0; i < grad.size(); ++i) grad_bias[i % grad_bias.size()] += grad[i];
-  // SOLUTION end
-  return grads;
+  return {gradient_of_x(grad_y, node.saved(1)), gradient_of_weight(grad_y, node.saved(0)),
+          gradient_of_bias(grad_y)};
 }
 
 }  // namespace
+
+Tensor gradient_of_x(const Tensor& grad_y, const Tensor& weight) {
+  // SOLUTION begin: gradient_of_x: return dL/dx, a product of grad_y and weight
+  return product(grad_y, Transpose::no, weight, Transpose::no);
+  // SOLUTION end
+}
+
+Tensor gradient_of_weight(const Tensor& grad_y, const Tensor& x) {
+  // SOLUTION begin: gradient_of_weight: return dL/dW, a product of grad_y and x
+  return product(grad_y, Transpose::yes, x, Transpose::no);
+  // SOLUTION end
+}
+
+Tensor gradient_of_bias(const Tensor& grad_y) {
+  const std::size_t rows = grad_y.size(0), columns = grad_y.size(1);
+  const Tensor grad_bias = Tensor::zeros({columns}, grad_y.dtype());
+  const std::span<double> sums = grad_bias.host<double>();
+  const std::span<const double> grad = grad_y.host<const double>();
+  // SOLUTION begin: gradient_of_bias: sums[j] = the sum of grad_y's column j over all rows
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) sums[j] += grad[i * columns + j];
+  }
+  // SOLUTION end
+  return grad_bias;
+}
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   Tensor y = product(x.value(), Transpose::no, weight.value(), Transpose::yes);

@@ -5,6 +5,12 @@
 
 namespace lab {
 
+// Each gradient of y = x * W^T + b, given grad_y = dL/dy [batch, out]. What they return is new: the
+// engine adds gradients up where a tensor was used twice.
+lockstep::Tensor gradient_of_x(const lockstep::Tensor& grad_y, const lockstep::Tensor& weight);
+lockstep::Tensor gradient_of_weight(const lockstep::Tensor& grad_y, const lockstep::Tensor& x);
+lockstep::Tensor gradient_of_bias(const lockstep::Tensor& grad_y);
+
 // y = x * W^T + b, recorded in the engine's graph, so that backward() of whatever is made of y
 // reaches x, W and b.
 // Shapes: x [batch, in], W [out, in], b [out] -> y [batch, out]; all float64 on the CPU.

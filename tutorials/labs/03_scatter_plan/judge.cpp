@@ -20,7 +20,8 @@ std::string judge_scatter(const json& inputs, const json& answer) {
   }
   Sizes found;
   for (const json& part : answer) found.insert(found.end(), {part.at(0), part.at(1)});
-  return differ(fmt::format("{} rows on {} devices: offset and size of each part", rows, devices),
+  return differ(fmt::format("{} on {}: offset and size of each part", counted(rows, "row"),
+                            counted(devices, "device")),
                 expected, found);
 }
 

@@ -12,8 +12,8 @@ std::string judge_messages(const json& inputs, const json& answer) {
   const std::size_t world_size = buffers.size();
   const GroupAnswer found = read_group_answer(answer);
   if (found.messages.size() != 2 * (world_size - 1)) {
-    return fmt::format("{} ranks: expected {} messages, found {}", world_size, 2 * (world_size - 1),
-                       found.messages.size());
+    return fmt::format("{}: expected {} messages, found {}", counted(world_size, "rank"),
+                       2 * (world_size - 1), found.messages.size());
   }
   for (const SentMessage& message : found.messages) {
     if (message.from != 0 && message.to != 0) {
@@ -38,13 +38,15 @@ std::string judge_sums_and_messages(const json& inputs, const json& answer) {
 Lab naive_all_reduce_lab() {
   Lab lab{"05_naive_all_reduce", "Naive all-reduce: everything through rank 0", {}};
   lab.checks = {
-      visible("two_ranks_hold_the_sum", 20,
-              "rank 0 adds what it receives to its own buffer; the others overwrite theirs with "
-              "the sum",
-              example_group(2, 3), judge_sums),
-      visible("four_ranks_hold_the_sum", 20,
-              "send the sum only after the last buffer was added, and to every rank",
-              example_group(4, 3), judge_sums),
+      visible("rank_0_sends_the_sum_to_all", 20,
+              "rank 0 adds what it receives to its own buffer, and sends only after the last one "
+              "was added",
+              call("rank_0", example_group(3, 3)), judge_sums),
+      visible("other_ranks_get_the_sum", 10,
+              "each sends its buffer to rank 0, and overwrites it with what comes back",
+              call("others", example_group(3, 3)), judge_sums),
+      visible("four_ranks_hold_the_sum", 10, "the sum goes to every rank", example_group(4, 3),
+              judge_sums),
       visible("one_rank_keeps_its_buffer", 10,
               "a single rank has no peer to receive from or send to", example_group(1, 3),
               judge_sums_and_messages),

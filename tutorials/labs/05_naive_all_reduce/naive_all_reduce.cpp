@@ -6,24 +6,36 @@
 #include "lab.h"
 
 namespace lab {
+namespace {
+
+// What rank 0 does.
+void sum_for_all(Rank& rank, std::span<double> buffer) {
+  // SOLUTION begin: sum_for_all: receive every other rank's buffer, add it, then send the sum to
+  // each
+  std::vector<double> other(buffer.size());
+  for (int peer = 1; peer < rank.world_size(); ++peer) {
+    rank.recv(other, peer);
+    for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] += other[i];
+  }
+  for (int peer = 1; peer < rank.world_size(); ++peer) rank.send(buffer, peer);
+  // SOLUTION end
+}
+
+// What each other rank does.
+void get_sum_from_rank_0(Rank& rank, std::span<double> buffer) {
+  // SOLUTION begin: get_sum_from_rank_0: send the buffer to rank 0 and receive the sum into it
+  rank.send(buffer, 0);
+  rank.recv(buffer, 0);
+  // SOLUTION end
+}
+
+}  // namespace
 
 void naive_all_reduce(Rank& rank, std::span<double> buffer) {
   if (rank.rank() == 0) {
-    // SOLUTION begin: naive_all_reduce: on rank 0, receive every other rank's buffer, add it, and
-    // send the sum to each
-    std::vector<double> other(buffer.size());
-    for (int peer = 1; peer < rank.world_size(); ++peer) {
-      rank.recv(other, peer);
-      for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] += other[i];
-    }
-    for (int peer = 1; peer < rank.world_size(); ++peer) rank.send(buffer, peer);
-    // SOLUTION end
+    sum_for_all(rank, buffer);
   } else {
-    // SOLUTION begin: naive_all_reduce: on the other ranks, send the buffer to rank 0 and receive
-    // the sum into it
-    rank.send(buffer, 0);
-    rank.recv(buffer, 0);
-    // SOLUTION end
+    get_sum_from_rank_0(rank, buffer);
   }
 }
 

@@ -11,6 +11,22 @@ namespace {
 
 using lockstep::plan::even_chunk;
 
+// One half of the ring: n-1 messages of every rank, because then each part has been everywhere.
+std::string judge_half_messages(const json& inputs, const json& answer) {
+  const std::size_t n = buffers_of(inputs).size();
+  Sizes num_sent(n);
+  for (const SentMessage& message : read_group_answer(answer).messages) {
+    ++num_sent[static_cast<std::size_t>(message.from)];
+  }
+  for (std::size_t rank = 0; rank < n; ++rank) {
+    if (num_sent[rank] == n - 1) continue;
+    return fmt::format("{}: rank {} sends {}, expected n-1 = {}",
+                       inputs.at("call").get<std::string>(), rank,
+                       counted(num_sent[rank], "message"), n - 1);
+  }
+  return {};
+}
+
 // To the right neighbour only, one part at a time, 2 (n-1) steps.
 std::string judge_ring_messages(const json& inputs, const json& answer) {
   const std::vector<Numbers> buffers = buffers_of(inputs);
@@ -33,7 +49,8 @@ std::string judge_ring_messages(const json& inputs, const json& answer) {
     last_step = std::max(last_step, message.step);
   }
   if (last_step != 2 * (n - 1)) {
-    return fmt::format("{} ranks: expected {} steps, found {}", n, 2 * (n - 1), last_step);
+    return fmt::format("{}: expected {} steps, found {}", counted(buffers.size(), "rank"),
+                       2 * (n - 1), last_step);
   }
   return {};
 }
@@ -51,10 +68,15 @@ Lab ring_all_reduce_lab() {
       visible("reduce_scatter_finishes_part_r_on_rank_r", 15,
               "in step s rank r sends part r-1-s, and adds what it receives to part r-2-s",
               call("reduce_scatter", example_group(3, 6)), judge_reduce_scatter),
+      visible("each_half_sends_n_minus_1_messages", 10,
+              "after n-1 steps every part has been on every rank: one more is a message too many",
+              std::vector<json>{call("reduce_scatter", example_group(4, 8)),
+                                call("all_gather", example_group(4, 8))},
+              judge_half_messages),
       visible("all_gather_spreads_every_part", 15,
               "in step s rank r sends part r-s, and overwrites part r-1-s with what it receives",
               call("all_gather", example_group(3, 6)), judge_all_gather),
-      visible("all_ranks_hold_the_sum", 20,
+      visible("all_ranks_hold_the_sum", 10,
               "both halves have n-1 steps, and all_gather begins with the part that is finished",
               call("ring_all_reduce", example_group(4, 8)), judge_sums),
       hidden(

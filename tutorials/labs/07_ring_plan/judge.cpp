@@ -27,9 +27,11 @@ plan::CollectivePlan read_plan(const json& inputs, const json& answer) {
   return result;
 }
 
-// Interprets the plan on whole numbers: every rank must hold the sum.
+// Interprets the plan, or a half of it, on whole numbers: every rank must hold the sum, after
+// reduce-scatter in its own part. Before all-gather it holds it there, and zeros elsewhere.
 std::string judge_plan_sums(const json& inputs, const json& answer) {
   const plan::CollectivePlan found = read_plan(inputs, answer);
+  const std::string half = inputs.value("half", "");
   const auto num_ranks = static_cast<std::size_t>(found.world_size);
   plan::RankBuffers buffers(num_ranks, Numbers(found.num_elements));
   Numbers sum(found.num_elements);
@@ -39,18 +41,35 @@ std::string judge_plan_sums(const json& inputs, const json& answer) {
       sum[i] += buffers[rank][i];
     }
   }
+  const auto own_part = [&](const Numbers& buffer, std::size_t rank) {
+    const plan::Chunk part = plan::even_chunk(sum.size(), num_ranks, rank);
+    Numbers result(buffer.size());
+    for (std::size_t i = part.offset; i < part.end(); ++i) result[i] = buffer[i];
+    return result;
+  };
+  for (std::size_t rank = 0; rank < num_ranks && half == "all_gather"; ++rank) {
+    buffers[rank] = own_part(sum, rank);
+  }
   try {
     plan::interpret(found, buffers);
   } catch (const lockstep::Error& invalid) {
     return std::string(invalid.message());
   }
   for (std::size_t rank = 0; rank < num_ranks; ++rank) {
-    const std::string wrong =
-        differ(fmt::format("{} ranks, {} elements: rank {}", num_ranks, sum.size(), rank), sum,
-               buffers[rank]);
+    const bool is_part = half == "reduce_scatter";
+    const std::string wrong = differ(fmt::format("{}, {}: rank {}", counted(num_ranks, "rank"),
+                                                 counted(sum.size(), "element"), rank),
+                                     is_part ? own_part(sum, rank) : sum,
+                                     is_part ? own_part(buffers[rank], rank) : buffers[rank]);
     if (!wrong.empty()) return wrong;
   }
   return {};
+}
+
+json half_case(const char* half) {
+  json inputs = ring_case(4, 8);
+  inputs["half"] = half;
+  return inputs;
 }
 
 // The sum, and by a ring: to the right only, one part in each step, no step too many.
@@ -60,8 +79,9 @@ std::string judge_ring(const json& inputs, const json& answer) {
   const plan::CollectivePlan found = read_plan(inputs, answer);
   const plan::CollectivePlan ring = plan::ring_all_reduce(found.world_size, found.num_elements);
   if (found.steps.size() != ring.steps.size()) {
-    return fmt::format("{} ranks: expected {} steps, found {}", found.world_size, ring.steps.size(),
-                       found.steps.size());
+    return fmt::format("{}: expected {}, found {}",
+                       counted(static_cast<std::size_t>(found.world_size), "rank"),
+                       counted(ring.steps.size(), "step"), found.steps.size());
   }
   for (const plan::Step& step : found.steps) {
     for (const plan::Transfer& transfer : step.transfers) {
@@ -74,8 +94,9 @@ std::string judge_ring(const json& inputs, const json& answer) {
   const std::size_t expected = plan::max_elements_sent(ring);
   const std::size_t sent = plan::max_elements_sent(found);
   if (sent > expected) {
-    return fmt::format("{} ranks, {} elements: the busiest rank sends {}, expected {}",
-                       found.world_size, found.num_elements, sent, expected);
+    return fmt::format("{}, {}: the busiest rank sends {}, expected {}",
+                       counted(static_cast<std::size_t>(found.world_size), "rank"),
+                       counted(found.num_elements, "element"), sent, expected);
   }
   return {};
 }
@@ -85,12 +106,15 @@ std::string judge_ring(const json& inputs, const json& answer) {
 Lab ring_plan_lab() {
   Lab lab{"07_ring_plan", "The ring plan: who sends which part to whom, in which step", {}};
   lab.checks = {
-      visible("two_ranks_sum", 15,
+      visible("reduce_scatter_completes_part_r_on_rank_r", 15,
+              "in step s rank r sends part r - 1 - s, and its neighbour adds it",
+              half_case("reduce_scatter"), judge_plan_sums),
+      visible("all_gather_copies_every_part", 15,
+              "in step s rank r sends part r - s, and its neighbour overwrites its own",
+              half_case("all_gather"), judge_plan_sums),
+      visible("two_ranks_sum", 5,
               "a step's transfers all happen at once: each reads what was there before the step",
               ring_case(2, 4), judge_plan_sums),
-      visible("four_ranks_sum", 20,
-              "a part is finished after n-1 additions; only then may it be copied on",
-              ring_case(4, 8), judge_plan_sums),
       visible("three_ranks_by_a_ring", 15,
               "every rank sends to rank + 1 only, and one part in each of 2 (n-1) steps",
               ring_case(3, 9), judge_ring),

@@ -32,23 +32,37 @@ plan::Step make_step(int world_size, std::size_t num_elements, plan::Combine com
 
 }  // namespace
 
+std::vector<plan::Step> reduce_scatter_steps(int world_size, std::size_t num_elements) {
+  std::vector<plan::Step> steps;
+  // SOLUTION begin: reduce_scatter_steps: add n-1 steps with Combine::add, in which each part
+  // collects all values
+  for (int s = 0; s < world_size - 1; ++s) {
+    steps.push_back(make_step(world_size, num_elements, plan::Combine::add,
+                              [s](int rank) { return rank - 1 - s; }));
+  }
+  // SOLUTION end
+  return steps;
+}
+
+std::vector<plan::Step> all_gather_steps(int world_size, std::size_t num_elements) {
+  std::vector<plan::Step> steps;
+  // SOLUTION begin: all_gather_steps: add n-1 steps with Combine::copy, in which the finished parts
+  // go round
+  for (int s = 0; s < world_size - 1; ++s) {
+    steps.push_back(make_step(world_size, num_elements, plan::Combine::copy,
+                              [s](int rank) { return rank - s; }));
+  }
+  // SOLUTION end
+  return steps;
+}
+
 plan::CollectivePlan ring_plan(int world_size, std::size_t num_elements) {
   plan::CollectivePlan ring{"lab ring", world_size, num_elements, {}};
   if (world_size == 1 || num_elements == 0) return ring;
-  // SOLUTION begin: ring_plan: add n-1 steps with Combine::add, in which each part collects all
-  // values
-  for (int s = 0; s < world_size - 1; ++s) {
-    ring.steps.push_back(make_step(world_size, num_elements, plan::Combine::add,
-                                   [s](int rank) { return rank - 1 - s; }));
+  ring.steps = reduce_scatter_steps(world_size, num_elements);
+  for (plan::Step& step : all_gather_steps(world_size, num_elements)) {
+    ring.steps.push_back(std::move(step));
   }
-  // SOLUTION end
-  // SOLUTION begin: ring_plan: add n-1 steps with Combine::copy, in which the finished parts go
-  // round
-  for (int s = 0; s < world_size - 1; ++s) {
-    ring.steps.push_back(make_step(world_size, num_elements, plan::Combine::copy,
-                                   [s](int rank) { return rank - s; }));
-  }
-  // SOLUTION end
   return ring;
 }
 

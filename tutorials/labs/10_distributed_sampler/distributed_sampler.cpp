@@ -5,18 +5,23 @@
 
 namespace lab {
 
-std::vector<std::size_t> distributed_sampler(const Epoch& epoch, std::size_t rank) {
+std::vector<std::size_t> epoch_order(const Epoch& epoch) {
   std::vector<std::size_t> order;
-  // SOLUTION begin: distributed_sampler: order = the epoch's rows, the same on all ranks
+  // SOLUTION begin: epoch_order: order = all rows, shuffled by seed + epoch if the epoch asks for
+  // it
   if (epoch.shuffle == Shuffle::yes) {
     order = lockstep::random_permutation(epoch.num_samples, epoch.seed + epoch.epoch);
   } else {
     for (std::size_t row = 0; row < epoch.num_samples; ++row) order.push_back(row);
   }
   // SOLUTION end
+  return order;
+}
+
+std::vector<std::size_t> rows_of_rank(const std::vector<std::size_t>& order, const Epoch& epoch,
+                                      std::size_t rank) {
   std::vector<std::size_t> rows;
-  // SOLUTION begin: distributed_sampler: rows = every world_size-th place of the order, from rank
-  // on
+  // SOLUTION begin: rows_of_rank: rows = every world_size-th place of the order, from rank on
   std::size_t length = epoch.num_samples / epoch.world_size;
   const bool is_uneven = epoch.num_samples % epoch.world_size != 0;
   if (is_uneven && epoch.drop_last == DropLast::no) ++length;
@@ -25,6 +30,10 @@ std::vector<std::size_t> distributed_sampler(const Epoch& epoch, std::size_t ran
   }
   // SOLUTION end
   return rows;
+}
+
+std::vector<std::size_t> distributed_sampler(const Epoch& epoch, std::size_t rank) {
+  return rows_of_rank(epoch_order(epoch), epoch, rank);
 }
 
 }  // namespace lab

@@ -19,11 +19,17 @@ struct Epoch {
   DropLast drop_last = DropLast::no;
 };
 
+// The order of all rows in one epoch, the same on all ranks: 0, 1, 2, ..., or with Shuffle::yes
+// lockstep::random_permutation(num_samples, seed + epoch).
+std::vector<std::size_t> epoch_order(const Epoch& epoch);
+
+// What one rank takes of the order: the places rank, rank + world_size, rank + 2 world_size, ...
+// Length: the same on all ranks: num_samples / world_size, rounded up, or with DropLast::yes down.
+// Where the order ends too early it begins again, so that some rows are used twice.
+std::vector<std::size_t> rows_of_rank(const std::vector<std::size_t>& order, const Epoch& epoch,
+                                      std::size_t rank);
+
 // The rows of one rank in one epoch, as PyTorch's DistributedSampler.
-// Order:  0, 1, 2, ..., or with Shuffle::yes lockstep::random_permutation(num_samples, seed +
-// epoch). Length: the same on all ranks: num_samples / world_size, rounded up, or with
-// DropLast::yes down. Rank r takes the places r, r + world_size, r + 2 world_size, ... of the
-// order. Where it ends too early it begins again, so that some rows are used twice.
 std::vector<std::size_t> distributed_sampler(const Epoch& epoch, std::size_t rank);
 
 }  // namespace lab

@@ -42,7 +42,8 @@ MeanGradients single_device(const json& inputs) {
   const lockstep::Variable weight = leaf(matrix_of(inputs.at("weight")));
   const lockstep::Variable bias = leaf(vector_of(inputs.at("bias")));
   const json& ranks = inputs.at("ranks");
-  const double factor = 1.0 / static_cast<double>(ranks.size() * ranks.at(0).size());
+  const double mean = 1.0 / static_cast<double>(ranks.at(0).size());
+  const double factor = inputs.value("weight_of_loss", mean) / static_cast<double>(ranks.size());
   for (const json& micro_batches : ranks) {
     for (const json& micro : micro_batches) {
       const lockstep::Variable x(matrix_of(micro.at("x")));
@@ -88,13 +89,21 @@ std::string judge_all_reduces(const json& inputs, const json& answer) {
 Lab no_sync_lab() {
   Lab lab{"11_no_sync", "no_sync: several backward passes, one all-reduce", {}};
   lab.checks = {
-      {"one_micro_batch", Shown::visible, 10,
+      {"one_backward_pass_is_weighed", Shown::visible, 10,
+       "scale the loss before its backward: a loss of weight 1/4 has a quarter of the gradient",
+       [](lockstep::Rng& rng) {
+         json inputs = draw_accumulation(rng, {.micro_batches = 1});
+         inputs["weight_of_loss"] = 0.25;
+         return std::vector<json>{inputs};
+       },
+       judge_accumulated},
+      {"one_micro_batch", Shown::visible, 5,
        "the last micro-batch is synchronised, also when it is the only one",
        [](lockstep::Rng& rng) {
          return std::vector<json>{draw_accumulation(rng, {.micro_batches = 1})};
        },
        judge_all_reduces},
-      {"three_micro_batches_make_the_mean", Shown::visible, 20,
+      {"three_micro_batches_make_the_mean", Shown::visible, 15,
        "three losses of weight 1/3 add up to the mean; of weight 1 they make three times of it",
        [](lockstep::Rng& rng) { return std::vector<json>{draw_accumulation(rng, {})}; },
        judge_accumulated},

@@ -13,6 +13,10 @@ struct MicroBatch {
   lockstep::Tensor target;
 };
 
+// One forward and backward pass: adds to the model's gradients those of weight * the mean squared
+// error of the micro-batch.
+void backward_of(lockstep::parallel::Ddp& model, const MicroBatch& micro, double weight);
+
 // Adds to the model's gradients those of the mean squared error over all micro-batches of all
 // ranks, which have the same number of rows. All but the last micro-batch add up locally, under
 // model.no_sync(), forward and backward; the last one's backward all-reduces the sum.

@@ -37,7 +37,11 @@ json run_rank(const json& inputs, const json& rows, Communicator& group) {
   for (int step = 0; step < inputs.at("steps").get<int>(); ++step) {
     model.zero_grad();
     num_before = model.reducer().num_all_reduces();
-    lab::accumulate(model, micro_batches);
+    if (inputs.contains("weight_of_loss")) {
+      lab::backward_of(model, micro_batches.at(0), inputs.at("weight_of_loss"));
+    } else {
+      lab::accumulate(model, micro_batches);
+    }
   }
   return {{"weight", lab::numbers_of(layer->weight().grad())},
           {"bias", lab::numbers_of(layer->bias().grad())},
@@ -47,7 +51,8 @@ json run_rank(const json& inputs, const json& rows, Communicator& group) {
 }  // namespace
 
 // inputs: {"weight", "bias", "ranks": for each a list of {"x", "target"}, "steps": how often all of
-// it is done, with gradients cleared before}. answer, for each rank: {"weight", "bias": the
+// it is done, with gradients cleared before} and perhaps "weight_of_loss", for backward_of() of the
+// first. answer, for each rank: {"weight", "bias": the
 // gradients, "all_reduces": of the last step}.
 extern "C" void lab_subject(const json& inputs, json& answer) {
   const json& ranks = inputs.at("ranks");

@@ -32,7 +32,8 @@ std::size_t source_of(const Window& window, const Shape& images, std::size_t row
   const std::size_t oy = row / out_width % out_height, ox = row % out_width;
   const std::size_t i = column / channels / window.size;  // column (i, j, channel)
   const std::size_t j = column / channels % window.size, channel = column % channels;
-  // SOLUTION begin: patches: return the place of pixel (oy * stride + i - padding, ox * stride + j
+  // SOLUTION begin: source_of: return the place of pixel (oy * stride + i - padding, ox * stride +
+  // j
   // - padding) of this image and channel, or kPadding
   const std::size_t y = oy * window.stride + i - window.padding;  // wraps around above the image
   const std::size_t x = ox * window.stride + j - window.padding;
@@ -49,7 +50,7 @@ Gradients patches_backward(const Window& window, const Shape& images,
   const std::span<const double> copies = grad_patches.host<const double>();
   const Tensor grad_images = Tensor::zeros(images, grad_patches.dtype());
   const std::span<double> pixels = grad_images.host<double>();
-  // SOLUTION begin: patches: every pixel's gradient = the sum of its copies' gradients
+  // SOLUTION begin: patches_backward: every pixel's gradient = the sum of its copies' gradients
   for (std::size_t row = 0; row < rows; ++row) {
     for (std::size_t column = 0; column < columns; ++column) {
       const std::size_t source = source_of(window, images, row, column);

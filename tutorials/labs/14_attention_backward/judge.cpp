@@ -106,6 +106,11 @@ std::string judge_values(const json& inputs, const json& answer) {
   return judge_part(inputs, answer, 2);
 }
 
+std::string judge_queries_and_keys(const json& inputs, const json& answer) {
+  const std::string wrong = judge_part(inputs, answer, 0);
+  return wrong.empty() ? judge_part(inputs, answer, 1) : wrong;
+}
+
 std::string judge_all(const json& inputs, const json& answer) {
   for (std::size_t part = 0; part < kParts.size(); ++part) {
     const std::string wrong = judge_part(inputs, answer, part);
@@ -159,7 +164,8 @@ Lab attention_backward_lab() {
        [](lockstep::Rng& rng) { return std::vector<json>{draw_head(rng, 3, 2)}; }, judge_values},
       {"queries_and_keys", Shown::visible, 15,
        "score = q[t] . k[s] / sqrt(size): its derivative by q[t] is k[s] / sqrt(size)",
-       [](lockstep::Rng& rng) { return std::vector<json>{draw_head(rng, 3, 2)}; }, judge_all},
+       [](lockstep::Rng& rng) { return std::vector<json>{draw_head(rng, 3, 2)}; },
+       judge_queries_and_keys},
       {"the_first_position_sees_itself_only", Shown::visible, 10,
        "only positions 0 ... t get a gradient from position t",
        [](lockstep::Rng& rng) {

@@ -33,7 +33,8 @@ std::string judge_step(const json& inputs, const json& answer) {
   }
   const GroupAnswer found = read_group_answer(answer);
   for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
-    const std::string what = fmt::format("{} ranks: weights of rank {}", buffers.size(), rank);
+    const std::string what =
+        fmt::format("{}: weights of rank {}", counted(buffers.size(), "rank"), rank);
     const std::string wrong = differ(what, weights, found.buffers.at(rank), 1e-9);
     if (!wrong.empty()) return wrong;
   }

@@ -17,6 +17,18 @@ json pipeline_case(std::size_t stages, std::size_t micro_batches) {
   return json{{"stages", stages}, {"micro_batches", micro_batches}};
 }
 
+json ahead_case(std::size_t stages, std::size_t micro_batches) {
+  json inputs = pipeline_case(stages, micro_batches);
+  inputs["call"] = "num_ahead";
+  return inputs;
+}
+
+json turns_case(std::size_t ahead, std::size_t micro_batches) {
+  json inputs = pipeline_case(1, micro_batches);
+  inputs["ahead"] = ahead;
+  return inputs;
+}
+
 plan::PipelinePlan read_stages(const json& inputs, const json& answer) {
   plan::PipelinePlan found;
   found.schedule = plan::PipelineSchedule::one_forward_one_backward;
@@ -69,8 +81,8 @@ std::string judge_dependencies(const json& inputs, const json& answer) {
   try {
     plan::pipeline_slots(found);
   } catch (const lockstep::Error& waits) {
-    return fmt::format("{} stages, {} micro-batches: {}", found.num_stages, found.num_micro_batches,
-                       waits.message());
+    return fmt::format("{}, {}: {}", counted(found.num_stages, "stage"),
+                       counted(found.num_micro_batches, "micro-batch"), waits.message());
   }
   return {};
 }
@@ -83,8 +95,9 @@ std::string judge_kept(const json& inputs, const json& answer) {
     const std::size_t expected = std::min(found.num_stages - s, found.num_micro_batches);
     const std::size_t kept = plan::most_kept(found, s);
     if (kept <= expected) continue;
-    return fmt::format("{} stages, {} micro-batches: stage {} keeps {} of them, expected {}",
-                       found.num_stages, found.num_micro_batches, s, kept, expected);
+    return fmt::format("{}, {}: stage {} keeps {} of them, expected {}",
+                       counted(found.num_stages, "stage"),
+                       counted(found.num_micro_batches, "micro-batch"), s, kept, expected);
   }
   return {};
 }
@@ -96,8 +109,8 @@ std::string judge_bubble(const json& inputs, const json& answer) {
   const std::size_t expected = 2 * (found.num_micro_batches + found.num_stages - 1);
   const auto slots = static_cast<std::size_t>(plan::pipeline_slots(found).length);
   if (slots == expected) return {};
-  return fmt::format("{} stages, {} micro-batches: done after {} slots, expected {}",
-                     found.num_stages, found.num_micro_batches, slots, expected);
+  return fmt::format("{}, {}: done after {} slots, expected {}", counted(found.num_stages, "stage"),
+                     counted(found.num_micro_batches, "micro-batch"), slots, expected);
 }
 
 std::string judge_schedule(const json& inputs, const json& answer) {
@@ -105,18 +118,45 @@ std::string judge_schedule(const json& inputs, const json& answer) {
   return wrong.empty() ? judge_bubble(inputs, answer) : wrong;
 }
 
+std::string judge_num_ahead(const json& inputs, const json& answer) {
+  const std::size_t stages = inputs.at("stages"), micro_batches = inputs.at("micro_batches");
+  Sizes expected(stages);
+  for (std::size_t s = 0; s < stages; ++s) expected[s] = std::min(stages - 1 - s, micro_batches);
+  return differ(fmt::format("{}, {}: passes ahead by stage", counted(stages, "stage"),
+                            counted(micro_batches, "micro-batch")),
+                expected, answer.get<Sizes>());
+}
+
+std::string judge_turns(const json& inputs, const json& answer) {
+  const std::size_t ahead = inputs.at("ahead"), micro_batches = inputs.at("micro_batches");
+  std::string expected, found;
+  for (std::size_t i = 0; i < micro_batches; ++i) {
+    if (ahead + i < micro_batches) expected += fmt::format("F{} ", ahead + i);
+    expected += fmt::format("B{} ", i);
+  }
+  for (const json& work : answer) {
+    found += fmt::format("{}{} ", work.at(0).get<std::string>(), work.at(1).get<std::size_t>());
+  }
+  if (found == expected) return {};
+  return fmt::format("{} ahead, {}: expected {}found {}", ahead,
+                     counted(micro_batches, "micro-batch"), expected, found);
+}
+
 }  // namespace
 
 Lab pipeline_schedule_lab() {
   Lab lab{"16_pipeline_schedule", "The 1F1B schedule: what each stage of a pipeline does when", {}};
   lab.checks = {
-      visible("two_stages_pass_all_micro_batches", 15,
+      visible("passes_ahead_of_four_stages", 10,
+              "stage s of p has p - 1 - s stages behind it, and there may be fewer micro-batches",
+              std::vector<json>{ahead_case(4, 8), ahead_case(4, 2)}, judge_num_ahead),
+      visible("turns_of_a_stage", 10,
+              "a turn is a forward and a backward pass; at the end no forward pass is left",
+              turns_case(2, 5), judge_turns),
+      visible("two_stages_pass_all_micro_batches", 10,
               "each stage does every micro-batch forward once and backward once",
               pipeline_case(2, 3), judge_dependencies),
-      visible("four_stages_do_not_wait_forever", 10,
-              "a backward pass needs the one of the stage behind, which needs its forward pass",
-              pipeline_case(4, 8), judge_dependencies),
-      visible("activations_of_four_stages", 15,
+      visible("activations_of_four_stages", 10,
               "p - 1 - s forward passes go ahead; each turn then adds one and gives one back",
               pipeline_case(4, 8), judge_kept),
       visible("bubble_of_four_stages", 10,

@@ -17,6 +17,12 @@ struct Work {
 // The work of one stage of `num_stages`, in order: each of num_micro_batches forward and backward.
 // gpipe: all forward passes, then all backward passes.
 std::vector<Work> gpipe(std::size_t stage, std::size_t num_stages, std::size_t num_micro_batches);
+// How many forward passes a stage does ahead: one for each stage behind it, but no more than there
+// are micro-batches.
+std::size_t num_ahead(std::size_t stage, std::size_t num_stages, std::size_t num_micro_batches);
+// What a stage does after its passes ahead: for each micro-batch the next forward pass, as long as
+// there is one left, then its backward pass.
+std::vector<Work> turns(std::size_t num_ahead, std::size_t num_micro_batches);
 // As many forward passes ahead as there are stages behind this one, then one forward and one
 // backward in turn, then the backward passes that are left.
 std::vector<Work> one_forward_one_backward(std::size_t stage, std::size_t num_stages,

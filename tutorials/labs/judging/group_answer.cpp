@@ -67,7 +67,7 @@ std::string judge_sums(const json& inputs, const json& answer) {
   const Numbers sum = sum_of(buffers);
   const GroupAnswer found = read_group_answer(answer);
   for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
-    const std::string what = fmt::format("{} ranks: rank {}", buffers.size(), rank);
+    const std::string what = fmt::format("{}: rank {}", counted(buffers.size(), "rank"), rank);
     const std::string wrong = differ(what, sum, found.buffers.at(rank));
     if (!wrong.empty()) return wrong;
   }

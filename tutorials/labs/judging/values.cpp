@@ -30,6 +30,10 @@ json draw_matrix(lockstep::Rng& rng, std::size_t rows, std::size_t columns) {
   return matrix;
 }
 
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : what.ends_with("ch") ? "es" : "s");
+}
+
 std::string differ(std::string_view what, const Numbers& expected, const Numbers& found,
                    double tolerance) {
   if (expected.size() != found.size()) {

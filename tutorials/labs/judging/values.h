@@ -25,6 +25,9 @@ Numbers draw_numbers(lockstep::Rng& rng, std::size_t count);
 // A matrix of them: a list of rows.
 json draw_matrix(lockstep::Rng& rng, std::size_t rows, std::size_t columns);
 
+// "1 rank", "3 ranks".
+std::string counted(std::size_t count, std::string_view what);
+
 // "grad_x, element 2: expected 9, found 6" where the numbers differ by more than
 // tolerance * max(1, |expected|), or there are more or fewer; else empty. A NaN differs from all.
 std::string differ(std::string_view what, const Numbers& expected, const Numbers& found,
