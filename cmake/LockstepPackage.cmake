@@ -12,7 +12,8 @@ install(FILES LICENSE DESTINATION ${doc_folder} RENAME copyright COMPONENT progr
 # Pages of the labs, whose sources are in share/lockstep/labs without solutions; no fixes of the bug programs.
 install(DIRECTORY tutorials DESTINATION ${doc_folder} COMPONENT tutorials
   FILES_MATCHING PATTERN "*.cpp" PATTERN "*.h" PATTERN "*.md"
-  REGEX "/labs/.*[.](cpp|h)$" EXCLUDE REGEX "/labs/(judging|host)$" EXCLUDE REGEX "/bugs/spoilers$" EXCLUDE)
+  REGEX "/tutorials/labs/.*[.](cpp|h)$" EXCLUDE REGEX "/tutorials/labs/(judging|host)$" EXCLUDE
+  REGEX "/tutorials/bugs/spoilers$" EXCLUDE)
 
 # The component bundle, for the .tar.gz only.
 install(RUNTIME_DEPENDENCY_SET linked_libraries

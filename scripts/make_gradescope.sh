@@ -3,15 +3,21 @@
 #
 #   scripts/make_gradescope.sh TEACHER PACKAGE ARCHIVE.zip
 #
-# TEACHER      the folder that make_labs.sh --teacher made: its secret goes into the archive
-# PACKAGE      lockstep-VERSION-linux-ARCHITECTURE.tar.gz, as scripts/package.sh makes it
-# ARCHIVE.zip  to be uploaded under "Configure Autograder"; base image: Ubuntu 24.04 or newer
+# TEACHER      the folder that make_labs.sh --teacher made: its secret goes into
+#              the archive
+# PACKAGE      lockstep-VERSION-linux-ARCHITECTURE.tar.gz, as scripts/package.sh
+#              makes it
+# ARCHIVE.zip  to be uploaded under "Configure Autograder"; base image: Ubuntu
+#              24.04 or newer
 #
 # Students upload the one source of a lab. The archive holds
-#   setup.sh          installs the compiler and the package, where the autograder's image is built
-#   run_autograder    grades /autograder/submission into /autograder/results/results.json
+#   setup.sh          installs the compiler and the package, where the
+#                     autograder's image is built
+#   run_autograder    grades /autograder/submission into
+#                     /autograder/results/results.json
 #   lockstep.tar.gz   the package
-#   teacher/secret    from which hidden checks draw their inputs; only root may read it
+#   teacher/secret    from which hidden checks draw their inputs; only root may
+#                     read it
 set -euo pipefail
 
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }

@@ -92,6 +92,11 @@ inline const std::vector<WrongSolution> kWrongSolutions = {
      "for (int step = 0; step < n - 1; ++step) {\n    rank.send(part_of(buffer, n, rank.rank() - 1",
      "for (int step = 0; step < n; ++step) {\n    rank.send(part_of(buffer, n, rank.rank() - 1",
      "reduce_scatter: rank 0 sends 4 messages, expected n-1 = 3"},
+    {"06_ring_all_reduce", "gathers_one_step_too_long",
+     "for (int step = 0; step < n - 1; ++step) {\n    rank.send(part_of(buffer, n, rank.rank() - "
+     "step)",
+     "for (int step = 0; step < n; ++step) {\n    rank.send(part_of(buffer, n, rank.rank() - step)",
+     "all_gather: rank 0 sends 4 messages, expected n-1 = 3"},
     {"06_ring_all_reduce", "sends_whole_buffers",
      "  reduce_scatter(rank, buffer);\n  all_gather(rank, buffer);",
      "  std::vector<double> passing(buffer.begin(), buffer.end());\n"
