@@ -237,21 +237,32 @@ TEST_F(GradeCommand, WarnsATeacherButNoStudentThatNothingContainsSubmissionsWith
   EXPECT_THAT(batch.out, HasSubstr(kWarning));
 }
 
-TEST_F(GradeCommand, AHintFollowsAWrongAnswerAndNoOtherFailureInLinesOf80Columns) {
+TEST_F(GradeCommand, AHintFollowsAWrongAnswerAndNoOtherFailure) {
   // Rank 0 waits for itself.
   handed_out_.submit("waits", kGradedLab,
                      "#include \"naive_all_reduce.h\"\n"
                      "void lab::naive_all_reduce(Rank& rank, std::span<double> buffer) {\n"
                      "  rank.recv(buffer, rank.rank());\n}\n");
-  for (const std::string& lab : handed_out_.lab_names()) {
-    handed_out_.submit("all", lab, handed_out_.blank(lab));
-  }
   const Outcome waits = run_lockstep({"grade", path(handed_out_.submissions() / "waits")});
   EXPECT_THAT(waits.out, HasSubstr("ranks wait for messages that are never sent"));
   EXPECT_THAT(waits.out, Not(HasSubstr("hint:")));
-  for (const Outcome& outcome :
-       {waits, run_lockstep({"grade", path(handed_out_.submissions() / "all")}),
-        run_lockstep({"grade", path(handed_out_.submissions())})}) {
+}
+
+TEST_F(GradeCommand, NoLineIsLongerThan80Columns) {
+  for (const std::string& lab : handed_out_.lab_names()) {
+    handed_out_.submit("all", lab, handed_out_.blank(lab));
+  }
+  const Outcome blanks = run_lockstep({"grade", path(handed_out_.submissions() / "all")});
+  handed_out_.submit(
+      "many/wrong", "07_ring_plan",
+      "#include \"ring_plan.h\"\nusing namespace lockstep::plan;\n"
+      "std::vector<Step> lab::reduce_scatter_steps(int, std::size_t) { return {}; }\n"
+      "std::vector<Step> lab::all_gather_steps(int, std::size_t) { return {}; }\n"
+      "CollectivePlan lab::ring_plan(int, std::size_t) { return {}; }\n");
+  const Outcome table = run_lockstep({"grade", path(handed_out_.submissions() / "many")});
+  const Outcome wrong = run_lockstep({"grade", path(handed_out_.submissions() / "many/wrong")});
+  EXPECT_THAT(wrong.out, HasSubstr("hint: "));
+  for (const Outcome& outcome : {blanks, table, wrong}) {
     std::istringstream lines(outcome.out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   }

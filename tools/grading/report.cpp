@@ -187,16 +187,11 @@ std::string to_table(const GradeReport& report) {
   std::string text = fmt::format("{:<{}}  {:<22}  {:>7}  {}\n", "submission", width, "lab",
                                  "points", "checks that failed");
   for (const Line& line : lines) {
-    std::string row =
-        fmt::format("{:<{}}  {:<22}  {:>3}/{:<3}  ", line.name, width,
-                    line.lab.empty() ? "?" : line.lab, line.points.got, line.points.possible);
-    constexpr std::size_t kLastColumn = 50;  // where a note may begin; else it stands below
-    std::size_t column = row.size();
-    if (column > kLastColumn && !line.note.empty()) {
-      column = 4;
-      row += "\n" + std::string(column, ' ');
-    }
-    text += row + wrap(line.note, kTerminalColumns, column) + "\n";
+    text += fmt::format("{:<{}}  {:<22}  {:>3}/{:<3}  ", line.name, width,
+                        line.lab.empty() ? "?" : line.lab, line.points.got, line.points.possible);
+    // A note that is too long for the rest of the line has lines of its own.
+    const bool fits = width + 35 + line.note.size() <= kTerminalColumns;
+    text += fits ? line.note + "\n" : "\n    " + wrap(line.note, kTerminalColumns, 4) + "\n";
   }
   return text + fmt::format("\n{} submissions\n", report.grades.size()) + sandbox_line(report) +
          sandbox_warning(report);
