@@ -201,7 +201,7 @@ def find_problem(span, program):
         if not re.search(rf"^  {words[1]} ", help_of(program, []), re.MULTILINE):
             return f"lockstep has no subcommand {words[1]}"
         path = words[1:3] if words[1] == "bench" else words[1:2]
-        flags = [word for word in words if re.fullmatch(r"--[a-z][a-z-]*", word)]
+        flags = [word for word in words if re.fullmatch(r"--[a-z][a-z-]*", word) and word != "--help"]
         known = help_of(program, path) if flags else ""
         unknown = [flag for flag in flags if not re.search(rf"(?<![\w-]){flag}(?![\w-])", known)]
         return f"lockstep {' '.join(path)} has no flag {unknown[0]}" if unknown else ""
