@@ -119,7 +119,7 @@ TEST(Train, MoreDevicesThanRowsWorkAndIdleOnesAreCounted) {
 TEST(Train, ABatchLargerThanTheDataIsOneStepOfAllRows) {
   EXPECT_EQ(digest("--batch 2147483647 --no-shuffle"), digest("--batch 1500 --no-shuffle"));
   EXPECT_THAT(train("--batch 100000").out,
-              HasSubstr("1500 training rows, 1 step of 1500 rows (batch 100000 asked)\n"));
+              HasSubstr("1500 training rows, 1 step of 1500 rows (batch 100000\nasked)\n"));
 }
 
 TEST(Train, TheTorchSamplerSaysWhyWeightsDiffer) {
