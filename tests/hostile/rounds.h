@@ -35,7 +35,7 @@ class Rounds {
   Clock::time_point end_ = Clock::time_point::max();
 };
 
-// A row of docs/robustness.md, which scripts/robustness.sh writes from the output of the tests.
+// A row of the table that scripts/robustness.sh prints from the output of the tests.
 inline void report_row(const std::string& attacked, std::uint64_t num_attacks,
                        const std::string& outcome) {
   std::printf("robustness | %s | %llu | %s |\n", attacked.c_str(),
