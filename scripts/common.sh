@@ -64,3 +64,32 @@ ninja_with_progress() {
     }' >&3)
   return "${PIPESTATUS[0]}"
 }
+
+# part TITLE COMMAND: runs a part of CI, says how it went, and remembers a failure for end_parts. 77, CTest's usual
+# number for what cannot run here, is reported as skipped.
+failed=()
+part() {
+  local title=$1 start=$SECONDS status=0 verdict=passed
+  echo "== $title"
+  "$2" || status=$?
+  case $status in
+    0) ;;
+    77) verdict=skipped ;;
+    *)
+      verdict=FAILED
+      failed+=("$title")
+      ;;
+  esac
+  echo "== $title: $verdict ($((SECONDS - start)) s)"
+}
+
+# end_parts WHAT: the last line; the status is 1 if a part failed.
+end_parts() {
+  if [[ ${#failed[@]} -gt 0 ]]; then
+    local names
+    printf -v names '%s, ' "${failed[@]}"
+    echo "$1 failed: ${names%, }"
+    return 1
+  fi
+  echo "$1 passed"
+}

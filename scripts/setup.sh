@@ -37,7 +37,7 @@ is_installed() {
     ninja-build) command -v ninja ;;
     clang-[0-9]*) command -v "clang++-${1#clang-}" ;;
     libjs-chart.js) [[ -e /usr/share/javascript/chart.js/chart.min.js || -e /usr/share/nodejs/chart.js ]] ;;
-    cmake | git | clang-format* | file) command -v "$1" ;;
+    cmake | git | python3 | clang-format* | clang-tidy | file) command -v "$1" ;;
     *)
       if command -v dpkg-query; then
         [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>&1) == installed ]]

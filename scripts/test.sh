@@ -2,10 +2,12 @@
 # Builds Lockstep and runs its test suite.
 #
 #   scripts/test.sh [--slow] [--gpu] [--preset NAME] [-- CTEST_ARGUMENT...]
+#   scripts/test.sh --nightly [PART...]
 #
 #   --slow           also the tests with the label slow
 #   --gpu            only the tests of GPU code, and only their programs are built; of a preset with CUDA
-#   --preset NAME    release (default), cpu, cuda, emulated, debug, asan or tsan
+#   --preset NAME    release (default), cpu, cuda, emulated, debug, portable, asan or tsan
+#   --nightly        what takes too long for every change: scripts/nightly.sh, all of it or the PARTs named
 #   --               what follows goes to ctest, e.g. -- -R ring
 #
 # Prints the output of failing tests only, then the totals and how many tests were skipped because
@@ -20,6 +22,7 @@ while [[ $# -gt 0 ]]; do
   case $1 in
     --slow) selection=() ;;
     --gpu) targets=(gpu_programs) ;;
+    --nightly) exec scripts/nightly.sh "${@:2}" ;;
     --preset)
       [[ $# -ge 2 ]] || usage_error "--preset needs a name"
       preset=$2
@@ -39,7 +42,7 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 case $preset in
-  release | cpu | cuda | emulated | debug | asan | tsan) ;;
+  release | cpu | cuda | emulated | debug | portable | asan | tsan) ;;
   *) usage_error "unknown preset '$preset'" ;;
 esac
 
