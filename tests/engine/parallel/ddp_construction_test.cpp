@@ -7,6 +7,7 @@
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/run_ranks.h"
 
 namespace lockstep::testing {
