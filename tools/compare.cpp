@@ -200,6 +200,8 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
     predicted = predict_compared_rows(measured_by(*prediction, rows[0]), workload, all_rows, out);
     fmt::print(out, "~: predicted for {} ({}), not measured\n", prediction->topology.name,
                prediction->topology.device.name);
+    const std::string note = consumer_cards_note(prediction->topology);
+    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
   }
   fmt::print(out, "{}\n", table_legend(rows[0]));
   for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));
@@ -211,7 +213,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   if (!training.json_path.empty()) {
     json["workload"] = workload_json(workload);
     for (const PredictedRow& row : predicted) {
-      json["rows"].push_back(row_json(row, prediction->topology.name));
+      json["rows"].push_back(row_json(row, prediction->topology));
     }
     json["config"]["modes"] = fmt::format("{}", fmt::join(flags.modes, ","));
     json["config"]["devices"] = parse_list("--devices", flags.device_counts);

@@ -268,6 +268,11 @@ std::string notes(const PredictionTask& task) {
       task.net && !task.net->step_seconds ? ", and half or twice the guessed step" : "");
 }
 
+void print_consumer_cards_note(const predict::Topology& topology, std::FILE* out) {
+  const std::string note = consumer_cards_note(topology);
+  if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
+}
+
 void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   const PredictionTask task = read_task(flags);
   std::vector<WhatIf> changes{WhatIf{}};
@@ -290,12 +295,13 @@ void predict_steps(const PredictFlags& flags, const CommandLine& command) {
     }
   }
   fmt::print(out, "{}\n", wrap(notes(task)));
+  print_consumer_cards_note(task.topology, out);
   if (!flags.trace_path.empty()) save_predicted_trace(flags.trace_path, rows.back());
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
   json["config"] = config_json(flags, task, changes);
   json["rows"] = nlohmann::ordered_json::array();
-  for (const PredictedRow& row : rows) json["rows"].push_back(row_json(row, task.topology.name));
+  for (const PredictedRow& row : rows) json["rows"].push_back(row_json(row, task.topology));
   if (!task.net) json["workload"] = workload_json(task.run.step);
   write_json(flags.json_path, json);
 }
@@ -311,6 +317,7 @@ void predict_all_reduce(const PredictFlags& flags, const CommandLine& command) {
              wrap(fmt::format("predicted, not measured: an all-reduce of {} on {} ({})",
                               format_bytes(bytes), topology.name, topology.device.name)));
   fmt::print(out, "{}", all_reduce_table(rows));
+  print_consumer_cards_note(topology, out);
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json = file_head("lockstep.predicted-all-reduce/1", command);
   json["topology"] = topology.name;

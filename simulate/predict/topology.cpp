@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <regex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -100,6 +101,25 @@ double usual_latency_seconds(LinkKind kind) {
     default:
       return 1e-6;
   }
+}
+
+namespace {
+
+// By NVIDIA's naming: GeForce, GTX and TITAN cards, and RTX with a number that ends in 50 to 90
+// ("RTX 4090", "RTX 4070 Ti"); an RTX A6000 or RTX 6000 Ada is for workstations.
+bool is_consumer_card(const std::string& name) {
+  static const std::regex kConsumer(R"(\b(geforce|gtx|titan|rtx *[2-9]0[5-9]0)\b)",
+                                    std::regex::icase);
+  return std::regex_search(name, kConsumer);
+}
+
+}  // namespace
+
+bool Topology::has_consumer_cards_on_pcie() const {
+  const auto is_gpu = [&](std::size_t node) { return nodes[node].kind == NodeKind::gpu; };
+  const auto is_nvlink = [](const Link& link) { return link.kind == LinkKind::nvlink; };
+  return gpus.size() > 1 && std::ranges::all_of(gpus, is_gpu) &&
+         std::ranges::none_of(links, is_nvlink) && is_consumer_card(device.name);
 }
 
 double Topology::network_bytes_per_second() const {

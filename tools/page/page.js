@@ -46,7 +46,7 @@ function readRow(file, row) {
     devices: row.devices, batch: row.batch, rows_per_device: Math.floor(row.batch / row.devices),
     contended: row.contended === true,
     epochs: row.epoch_seconds ?? [], epoch: row.median_epoch_seconds ?? null, step: row.step_seconds,
-    band: row.step_seconds_band, parts: row.breakdown_seconds, hidden: row.overlapped_comm_seconds ?? 0,
+    band: row.step_seconds_band, unverified: row.band_verified === false, parts: row.breakdown_seconds, hidden: row.overlapped_comm_seconds ?? 0,
     speedup: row.speedup ?? null, ideal: row.ideal_speedup ?? null, efficiency: row.efficiency ?? null,
     busy: row.busy_fraction ?? [], sent: row.comm_bytes_per_device_per_step ?? 0, peaks: row.peak_bytes ?? [],
     equal: row.verdict?.equal ?? null, loss: row.final_loss ?? null, accuracy: row.test_accuracy ?? null,
@@ -321,6 +321,7 @@ function breakdownFigure(parent, run, world) {
   const config = barConfig(rows.map(row => labelOf(run, world, row)), bars, x, shown);
   config.options.scales.y.stacked = true;
   const notes = banded ? ['The thin line with ends is the band of a prediction: its step with better and with worse links.'] : [];
+  if (banded && rows.some(row => row.unverified)) notes.push('That band is not verified for consumer cards without NVLink: several share the way through the host.');
   figure(parent, {name: 'breakdown', width: 'half', title: "Where a step's time goes",
     about: `in rank 0's median step, ${world.short}`, height: barsHeight(rows.length, 64), config, notes});
 }

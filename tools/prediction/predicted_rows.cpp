@@ -282,7 +282,15 @@ std::string predicted_line(const PredictedRow& row) {
       band_text(row));
 }
 
-nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topology) {
+std::string consumer_cards_note(const predict::Topology& topology) {
+  if (!topology.has_consumer_cards_on_pcie()) return "";
+  return fmt::format(
+      "not verified: without NVLink, several {} share the way through the host, and a "
+      "prediction's band has not been checked on such machines (docs/prediction.md)",
+      topology.device.name);
+}
+
+nlohmann::ordered_json row_json(const PredictedRow& row, const predict::Topology& topology) {
   const double step = row.step.step_seconds;
   nlohmann::ordered_json json{
       {"mode", predict::to_string(row.strategy)},
@@ -291,7 +299,7 @@ nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topo
       {"virtual", false},
       {"batch", row.batch},
       {"kind", "predicted"},
-      {"topology", topology},
+      {"topology", topology.name},
       {"epoch_seconds", {row.epoch_seconds}},
       {"median_epoch_seconds", row.epoch_seconds},
       {"step_seconds", step},
@@ -304,6 +312,7 @@ nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topo
   for (const auto& [name, part] : trace::kBreakdownParts) {
     json["breakdown_seconds"][name] = row.step.breakdown.*part;
   }
+  if (topology.has_consumer_cards_on_pcie()) json["band_verified"] = false;
   if (row.speedup_band) json["speedup_band"] = *row.speedup_band;
   json["overlapped_comm_seconds"] = row.step.breakdown.overlapped_comm;
   json["comm_bytes_per_device_per_step"] = row.step.comm_bytes_per_device;

@@ -85,8 +85,11 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
 std::string predicted_header(const PredictionTask& task);
 std::string predicted_line(const PredictedRow& row);
 
+// What every answer for consumer cards that PCIe alone joins says; empty for other machines.
+std::string consumer_cards_note(const predict::Topology& topology);
+
 // A row of lockstep.run/1, of kind "predicted".
-nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topology);
+nlohmann::ordered_json row_json(const PredictedRow& row, const predict::Topology& topology);
 
 // Saves the row's step as a trace for Perfetto, with the lanes of at most eight devices, which all
 // do the same.

@@ -60,6 +60,7 @@ void check_page_fields(const JsonFields& row) {
     row.optional_number(name);
   }
   for (const char* const name : {"step_seconds_band", "peak_bytes"}) row.numbers(name);
+  row.optional_flag("band_verified");
   const std::vector<double> accuracies = row.numbers("epoch_accuracy");
   if (std::ranges::any_of(accuracies, [](double share) { return share > 1; })) {
     row.refuse("epoch_accuracy", "fractions, at most 1");

@@ -10,6 +10,7 @@ namespace lockstep::predict {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string file(const std::string& nodes, const std::string& links) {
@@ -56,6 +57,34 @@ TEST(Topology, AStarMakesACluster) {
                             "dgx1-v100*4@100", "dgx1-v100*4@nangbe", "nothing*4@100gbe"}) {
     EXPECT_THROW(find_topology(wrong), Error) << wrong;
   }
+}
+
+TEST(Topology, OnlyConsumerCardsWithoutNvlinkAreCalledSo) {
+  std::vector<std::string> found;
+  for (const std::string& name : preset_names()) {
+    const Topology topology = find_topology(name);
+    if (topology.has_consumer_cards_on_pcie()) found.push_back(name);
+    EXPECT_EQ(make_cluster(topology, 2, 100, 1).has_consumer_cards_on_pcie(),
+              topology.has_consumer_cards_on_pcie())
+        << name;
+  }
+  EXPECT_THAT(found, ElementsAre("gtx1080ti-pcie3-8", "rtx4090-pcie4-8", "rtx5090-pcie5-8",
+                                 "titanx-maxwell-dual-root-8", "titanx-pascal-dual-root-8"));
+  Topology topology = find_topology("rtx4090-pcie4-8");
+  for (const char* name : {"NVIDIA GeForce RTX 3070 Ti", "TITAN RTX", "rtx4060"}) {
+    topology.device.name = name;
+    EXPECT_TRUE(topology.has_consumer_cards_on_pcie()) << name;
+  }
+  for (const char* name : {"RTX A6000", "RTX 6000 Ada", "Quadro RTX 8000", "L40S", "T4"}) {
+    topology.device.name = name;
+    EXPECT_FALSE(topology.has_consumer_cards_on_pcie()) << name;
+  }
+  topology.device.name = "RTX 3090";
+  topology.links[0].kind = LinkKind::nvlink;
+  EXPECT_FALSE(topology.has_consumer_cards_on_pcie()) << "joined by NVLink";
+  topology = find_topology("rtx4090-pcie4-8");
+  topology.gpus.resize(1);
+  EXPECT_FALSE(topology.has_consumer_cards_on_pcie()) << "one card";
 }
 
 TEST(Topology, ANameNearAPresetsIsSuggested) {
