@@ -23,6 +23,7 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/help.h"
+#include "tools/cli/interruption.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/cli/training_flags.h"
@@ -236,6 +237,8 @@ std::size_t count_wrong(const AllReduceFlags& flags, const Tensor& buffer, int w
   return wrong;
 }
 
+constexpr const char* kEndingRow = "this row";  // what the first signal waits for
+
 struct AllReduceTime {
   double seconds = 0;         // mean of an all-reduce, on the slowest rank
   std::size_t num_wrong = 0;  // values over all ranks; 0 if nothing was checked
@@ -351,13 +354,15 @@ class Report {
          {"wrong", flags.checks() ? nlohmann::json(in_place.num_wrong) : nlohmann::json()}});
   }
 
-  // Prints the table's foot and writes the file. Throws Error{Numeric} for wrong values.
-  void finish() const {
+  // Prints the table's foot and writes the file, after a signal (0: none) as far as it came.
+  // Returns the exit code. Throws Error{Numeric} for wrong values.
+  int finish(int signal, std::size_t num_planned) {
     fmt::print(out_, "# Out of bounds values : {} {}\n", num_wrong_,
                num_wrong_ == 0 ? "OK" : "FAILED");
     fmt::print(out_, "# Avg bus bandwidth    : {:.4f}\n", busbw_sum_ / num_times_);
-    if (!flags_.json_path.empty()) write_json(flags_.json_path, json_);
+    const int exit_code = end_bench(flags_.json_path, json_, signal, num_planned);
     require(num_wrong_ == 0, ErrorCode::Numeric, "bench", "{} values are wrong", num_wrong_);
+    return exit_code;
   }
 
  private:
@@ -418,12 +423,23 @@ class Report {
   std::size_t num_wrong_ = 0;
 };
 
-// Measures all types, operations and sizes on one rank.
-void measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
-                 Report* report) {
-  for (const AllReduceFlags& one : each_type_and_op(flags)) {
+// The signal that any of the ranks has seen; 0: none. So all ranks end after the same row.
+int signal_of_all(comm::Communicator& communicator, Device device) {
+  return static_cast<int>(
+      comm::reduce_number(Interruption::signal(), comm::ReduceOp::max, communicator, device));
+}
+
+// Measures all types, operations and sizes on one rank, or up to a signal. Returns the exit code.
+int measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
+                Report* report) {
+  const std::vector<AllReduceFlags> all = each_type_and_op(flags);
+  std::size_t num_planned = 0;
+  for (const AllReduceFlags& one : all) num_planned += list_sizes(one).size();
+  int signal = 0;
+  for (const AllReduceFlags& one : all) {
     const std::vector<std::size_t> sizes = list_sizes(one);
     for (const std::size_t bytes : sizes) {
+      if (signal != 0) break;
       if (report) {
         show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
       }
@@ -434,15 +450,18 @@ void measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, 
       std::optional<AllReduceTime> out_of_place;
       if (one.is_nccl_tests()) out_of_place = measure(Placement::out_of_place);
       const AllReduceTime in_place = measure(Placement::in_place);
+      signal = signal_of_all(communicator, device);
       if (!report) continue;
       clear_status();
       report->add(one, communicator, device, count, in_place, out_of_place);
     }
   }
-  if (report) report->finish();
+  if (report) return report->finish(signal, num_planned);
+  return signal == 0 ? 0 : 128 + signal;
 }
 
-void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
+// Returns the exit code.
+int bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
   resolve_devices(flags, type);  // throws if there are too few
@@ -454,11 +473,15 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
                                 lockstep::to_string(type), runtime::num_cores());
   if (options.link) who += "; " + link_note(flags);
   Report report(flags, command, who);
+  const Interruption interruption(kEndingRow);
+  int exit_code = 0;
   const auto work = [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();
-    measure_all(flags, communicator, {type, rank}, rank == 0 ? &report : nullptr);
+    const int code = measure_all(flags, communicator, {type, rank}, rank == 0 ? &report : nullptr);
+    if (rank == 0) exit_code = code;
   };
   comm::run_ranks(flags.num_ranks(), work, options);
+  return exit_code;
 }
 
 // The settings that decide which collectives a rank calls.
@@ -478,8 +501,10 @@ std::vector<launch::Setting> common_settings(const AllReduceFlags& flags, Device
           {"format", flags.format}};
 }
 
-void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
+// Returns the exit code.
+int bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(flags);
+  int exit_code = 0;
   run_as_rank(flags, type, common_settings(flags, type), [&](RankJob& rank) {
     flags.comm = rank.comm;
     std::optional<Report> report;
@@ -488,8 +513,10 @@ void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
                      fmt::format("ranks are processes on {} devices, {}", lockstep::to_string(type),
                                  describe_job(rank)));
     }
-    measure_all(flags, rank.communicator, rank.device, report ? &*report : nullptr);
+    const Interruption interruption(report ? kEndingRow : nullptr);
+    exit_code = measure_all(flags, rank.communicator, rank.device, report ? &*report : nullptr);
   });
+  return exit_code;
 }
 
 int run_bench_all_reduce(AllReduceFlags flags, const CommandLine& command) {
@@ -506,14 +533,15 @@ int run_bench_all_reduce(AllReduceFlags flags, const CommandLine& command) {
   list_sizes(flags);
   switch (ranks) {
     case Ranks::threads:
-      bench_threads(flags, command);
-      return 0;
+      return bench_threads(flags, command);
     case Ranks::start:
       require_startable(flags, flags);
       return start_ranks(flags, command, flags.num_ranks());
-    case Ranks::this_process:
-      name_rank_in_errors(environment, [&] { bench_as_rank(flags, command); });
-      return 0;
+    case Ranks::this_process: {
+      int exit_code = 0;
+      name_rank_in_errors(environment, [&] { exit_code = bench_as_rank(flags, command); });
+      return exit_code;
+    }
   }
   return 0;
 }

@@ -19,6 +19,7 @@
 #include "kernels/matmul_precision.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/help.h"
+#include "tools/cli/interruption.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -135,6 +136,7 @@ MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device d
     const Clock::time_point start = Clock::now();
     for (std::size_t i = 0; i < num_steps; ++i) step();
     targets.stream().synchronize();
+    throw_if_interrupted();
     times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
                     static_cast<double>(num_steps));
   }
@@ -214,7 +216,8 @@ nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchRow& row
   return json;
 }
 
-void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
+// Returns the exit code.
+int run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   const Device device{resolve_device_type(flags.training), 0};
   require(!flags.graph || device.type == DeviceType::cuda, ErrorCode::Usage, "--graph",
@@ -231,11 +234,15 @@ void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
     names.push_back({fmt::format("{}, batch {}", row.model->name, row.batch)});
   }
   Progress progress(names);
+  const Interruption interruption("this step");
   for (const BenchRow& row : rows) {
     runtime::set_threads_per_device(row.threads);
     progress.begin_row();
-    const MeasuredStep step = measure_step(*row.model, row.batch, device, flags);
+    const std::optional<MeasuredStep> measured =
+        unless_interrupted([&] { return measure_step(*row.model, row.batch, device, flags); });
     progress.end_row();
+    if (!measured) break;
+    const MeasuredStep& step = *measured;
     const nlohmann::ordered_json& told =
         json["rows"].emplace_back(row_json(flags, row, device, step));
     fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11.0f}{:>9.1f}\n", row.model->name, row.batch,
@@ -247,12 +254,12 @@ void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
     }
     std::fflush(out);
   }
-  if (!flags.json_path.empty()) write_json(flags.json_path, json);
+  return end_bench(flags.json_path, json, Interruption::signal(), rows.size());
 }
 
 }  // namespace
 
-void add_bench_step_command(CLI::App& bench, const CommandLine& command) {
+void add_bench_step_command(CLI::App& bench, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<BenchStepFlags>();
   CLI::App& step = *bench.add_subcommand("step", "Time a training step on one device");
   add_training_flag(step, flags->training, "--device");
@@ -281,13 +288,13 @@ void add_bench_step_command(CLI::App& bench, const CommandLine& command) {
                      {"On what", {"--device", "--threads-per-device"}},
                      {"How fast", {"--precision", "--graph", "--seconds"}},
                      {"What to write", {"--memory", "--json"}}});
-  step.callback([flags, command] { run_bench_step(*flags, command); });
+  step.callback([flags, command, &exit_code] { exit_code = run_bench_step(*flags, command); });
 }
 
 void add_bench_command(CLI::App& program, const CommandLine& command, int& exit_code) {
   CLI::App& bench = *program.add_subcommand("bench", "Measure a training step or a collective");
   bench.require_subcommand(1);
-  add_bench_step_command(bench, command);
+  add_bench_step_command(bench, command, exit_code);
   add_bench_all_reduce_command(bench, command, exit_code);
 }
 

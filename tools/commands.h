@@ -18,7 +18,7 @@ void add_devices_command(CLI::App& program);
 // exit_code: the ranks' exit code, if the command started some.
 void add_train_command(CLI::App& program, const CommandLine& command, int& exit_code);
 void add_sample_command(CLI::App& program);
-void add_compare_command(CLI::App& program, const CommandLine& command);
+void add_compare_command(CLI::App& program, const CommandLine& command, int& exit_code);
 void add_plan_command(CLI::App& program);
 void add_predict_command(CLI::App& program, const CommandLine& command);
 void add_calibrate_command(CLI::App& program);

@@ -16,6 +16,7 @@
 #include "engine/trace/recorder.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/help.h"
+#include "tools/cli/interruption.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
@@ -141,7 +142,19 @@ PredictionTask measured_by(PredictionTask prediction, const RunRow& single) {
   return prediction;
 }
 
-void run_compare(CompareFlags flags, const CommandLine& command) {
+// After a signal: says what was done and written. Returns the exit code.
+int end_compare(const CompareFlags& flags, std::size_t num_done, std::size_t num_planned) {
+  const int signal = Interruption::signal();
+  if (signal == 0) return 0;
+  const std::string& path = flags.training.json_path;
+  return say_interrupted(signal, fmt::format("{} of {} rows", num_done, num_planned),
+                         num_done == 0 ? ""
+                         : path == "-" ? "the run file"
+                                       : path);
+}
+
+// Returns the exit code.
+int run_compare(CompareFlags flags, const CommandLine& command) {
   const TrainingFlags& training = flags.training;
   std::FILE* const out = training.json_path == "-" ? stderr : stdout;
   require_drift(flags);
@@ -188,7 +201,10 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   for (const std::string& note : {link_note(training), slow_motion_note(task)}) {
     if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
   }
+  const Interruption interruption("this step");
   const std::vector<RunRow> rows = measure_rows(plan, flags, out);
+  if (rows.empty()) return end_compare(flags, 0, plan.size());
+  const bool is_complete = rows.size() == plan.size();
   FileWorkload workload;
   if (!training.json_path.empty() || prediction) {
     apply_threads_per_device(training, 1);
@@ -196,7 +212,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
                                 rows[0].result.breakdown ? rows[0].result.breakdown->optimizer : 0);
   }
   std::vector<PredictedRow> predicted;
-  if (prediction) {
+  if (prediction && is_complete) {
     predicted = predict_compared_rows(measured_by(*prediction, rows[0]), workload, all_rows, out);
     fmt::print(out, "~: predicted for {} ({}), not measured\n", prediction->topology.name,
                prediction->topology.device.name);
@@ -205,7 +221,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   }
   fmt::print(out, "{}\n", table_legend(rows[0]));
   for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));
-  if (!training.trace_path.empty()) {
+  if (!training.trace_path.empty() && is_complete) {
     if (!has_processes(training, last)) write_trace(training, last, trace::collect());
     fmt::print(stderr, "{}", describe_trace(training));
   }
@@ -222,19 +238,27 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
           parse_list("--per-device-batch", training.per_device_batch);
     }
     json["config"].erase("parallel");  // compare has --modes instead
+    if (!is_complete) {
+      mark_interrupted(json, Interruption::signal(), "rows", rows.size(), plan.size());
+    }
     write_json(training.json_path, json);
   }
   require_right_rows(rows);
   print_verdict(task, rows, out);
-  if (flags.explain_drift) explain_drift(plan, training, rows, out);
+  try {
+    if (flags.explain_drift && is_complete) explain_drift(plan, training, rows, out);
+  } catch (const Interrupted&) {
+    return end_compare(flags, rows.size(), plan.size());
+  }
   const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string limit = limit_sentence(parse_run_file("--json", text, "compare"));
   if (!limit.empty()) fmt::print(out, "{}\n", wrap(limit));
+  return end_compare(flags, rows.size(), plan.size());
 }
 
 }  // namespace
 
-void add_compare_command(CLI::App& program, const CommandLine& command) {
+void add_compare_command(CLI::App& program, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<CompareFlags>();
   CLI::App& compare = *program.add_subcommand(
       "compare", "Train on one device and on several, compare the times, and check the weights");
@@ -258,11 +282,11 @@ void add_compare_command(CLI::App& program, const CommandLine& command) {
   predict->expected(0, 1)->default_str("")->type_name("TOPOLOGY");
   compare.add_flag("--explain-drift", flags->explain_drift,
                    "repeat every row in float64, which shows that drift is rounding");
-  compare.callback([flags, &compare, command] {
+  compare.callback([flags, &compare, command, &exit_code] {
     flags->training.said = said_flags(compare);
     settle_pipeline_flags(flags->training);
     flags->is_predicting = compare.count("--predict") > 0;
-    run_compare(*flags, command);
+    exit_code = run_compare(*flags, command);
   });
 }
 

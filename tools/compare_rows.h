@@ -69,11 +69,13 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
 bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement);
 
 // Trains each row, compares it with one device, and prints it in a table as soon as it is known. On
-// return the last row that ran in this process is still recorded (engine/trace).
+// return the last row that ran in this process is still recorded (engine/trace). After a signal
+// (cli/interruption.h) it returns the rows that are done, perhaps none.
 std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
                                  std::FILE* out);
 
 // --explain-drift: trains all rows again in float64, and prints the drift of both precisions.
+// Throws Interrupted after a signal.
 void explain_drift(const std::vector<PlannedRow>& plan, const TrainingFlags& flags,
                    const std::vector<RunRow>& rows, std::FILE* out);
 

@@ -12,6 +12,7 @@
 #include "engine/launch/process.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/help.h"
+#include "tools/cli/interruption.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/report/status_line.h"
@@ -81,7 +82,7 @@ int run(int argc, char** argv) {
   group_flags(program, {});
   int exit_code = 0;
   add_train_command(program, command, exit_code);
-  add_compare_command(program, command);
+  add_compare_command(program, command, exit_code);
   add_sample_command(program);
   add_explain_command(program);
   add_doctor_command(program, command, exit_code);
@@ -113,6 +114,8 @@ int main(int argc, char** argv) {
     const int exit_code = run(argc, argv);
     flush_standard_output();
     return exit_code;
+  } catch (const Interrupted& interrupted) {
+    return say_interrupted(interrupted.signal, "0 steps", "");
   } catch (const Error& error) {
     return report(error.what(), exit_code(error.code()));
   } catch (const std::bad_alloc&) {

@@ -13,6 +13,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/recorder.h"
+#include "tools/cli/interruption.h"
 #include "tools/cli/processes.h"
 #include "tools/compare_rows.h"
 #include "tools/ranks/start_ranks.h"
@@ -75,6 +76,7 @@ RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,
   observer.on_epoch = [&probe](std::size_t, double, double) { probe.sample(); };
   trace::start(record_options(planned.task, placement.devices.size()));
   row.result = train(planned.task, placement, observer);
+  throw_if_interrupted();
   trace::stop();
   row.contended = row.result.acted
                       ? row.result.acted->put_off > kNotablePutOff
@@ -157,7 +159,9 @@ class Repeater {
     all_cores.threads_per_device.reset();
     apply_threads_per_device(all_cores, 1);
     task.slow_motion = nullptr;
-    return train(task, single_placement(planned), observer_);
+    TrainingResult result = train(task, single_placement(planned), observer_);
+    throw_if_interrupted();
+    return result;
   }
 
   // The row's weights under a task.
@@ -172,7 +176,9 @@ class Repeater {
     }
     apply_threads_per_device(flags_, planned.placement.devices.size());
     task.slow_motion = nullptr;
-    return keep(train(task, planned.placement).weights);
+    KeptTensors weights = keep(train(task, planned.placement).weights);
+    throw_if_interrupted();
+    return weights;
   }
 
   const TrainingFlags& flags_;
@@ -242,6 +248,10 @@ Progress make_progress(const std::vector<PlannedRow>& plan, const TrainingFlags&
   return Progress(std::move(rows));
 }
 
+// Throws Interrupted; then the last row may lack its verdict.
+void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags, std::FILE* out,
+                  std::vector<RunRow>& rows);
+
 }  // namespace
 
 bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement) {
@@ -250,6 +260,19 @@ bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement)
 
 std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
                                  std::FILE* out) {
+  std::vector<RunRow> rows;
+  try {
+    measure_each(plan, flags, out, rows);
+  } catch (const Interrupted&) {
+    if (!rows.empty() && !rows.back().verdict) rows.pop_back();
+  }
+  return rows;
+}
+
+namespace {
+
+void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags, std::FILE* out,
+                  std::vector<RunRow>& rows) {
   const TableWidth width = flags.wide ? TableWidth::wide : TableWidth::terminal;
   auto warn = warn_of_explosion(plan[0].task.data->train.num_classes);  // once for all rows
   TrainingObserver observer;
@@ -259,7 +282,6 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
   Repeater repeater(flags.training, observer);
   Progress progress = make_progress(plan, flags.training);
   if (!flags.training.watch) observer.on_step = progress.observer();  // else the lanes show it
-  std::vector<RunRow> rows;
   fmt::print(out, "{}\n", table_header(width));
   for (const PlannedRow& planned : plan) {
     const bool is_single = planned.placement.mode == Mode::single;
@@ -298,8 +320,9 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
     }
     std::fflush(out);
   }
-  return rows;
 }
+
+}  // namespace
 
 void explain_drift(const std::vector<PlannedRow>& plan, const TrainingFlags& flags,
                    const std::vector<RunRow>& rows, std::FILE* out) {

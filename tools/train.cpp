@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "engine/core/error.h"
 #include "engine/launch/launcher.h"
@@ -11,6 +12,7 @@
 #include "engine/trace/recorder.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/help.h"
+#include "tools/cli/interruption.h"
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
 #include "tools/ranks/start_ranks.h"
@@ -66,8 +68,11 @@ std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict
   return is_gpu && is_sharing ? std::nullopt : verdict;
 }
 
-void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& task,
-          RankJob& rank) {
+// What the first signal waits for; --row is a part of `compare`, which ends it.
+constexpr const char* kEndingStep = "this step";
+
+// Returns the exit code.
+int work(TrainingFlags flags, const CommandLine& command, const TrainingTask& task, RankJob& rank) {
   flags.comm = rank.comm;
   const DevicePlacement expected = placement_of(flags, rank.world_size(), rank.device.type);
   const std::size_t num_sharing = num_ranks_on_cores(rank.environment);
@@ -90,15 +95,21 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
     observer.checks = Checks::on;
     if (task.sampler == Sampler::exact) observer.on_loss = {};  // the verdict tells an explosion
   }
+  std::optional<Interruption> interruption;
+  if (!is_row) interruption.emplace(rank.is_first() ? kEndingStep : nullptr);
   JobResult job = train_in_job(task, rank, observer);
   clear_status();
-  if (!rank.is_first()) return;
+  if (!rank.is_first()) {
+    const int signal = job.result.stopped_by;
+    return signal == 0 ? 0 : 128 + signal;
+  }
   RunRow row = planned_row(task, {expected.mode, job.devices, job.num_physical_devices});
   row.contended = contention(job, probe.verdict(row.threads_per_device * num_sharing,
                                                 num_sharing == 1 ? 0 : job.cpu_seconds_of_peers));
   row.result = std::move(job.result);
   if (is_row) write_row(flags.row_path, row);
   report_training(flags, command, task, row, job.recording, rank.device);
+  return end_training(flags, task, row.result);
 }
 
 // Checks the flags, then starts --devices ranks. Returns the exit code.
@@ -115,9 +126,11 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   return start_ranks(flags, command, num_ranks);
 }
 
-// Trains as a rank. Rank 0 prints and writes the same as `train` with threads.
-void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& environment,
-                   const CommandLine& command) {
+// Trains as a rank. Rank 0 prints and writes the same as `train` with threads. Returns the exit
+// code.
+int train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& environment,
+                  const CommandLine& command) {
+  int exit_code = 0;
   name_rank_in_errors(environment, [&] {
     require_fitting_processes(flags, environment.world_size);
     const DeviceType type = resolve_device_type(flags);
@@ -130,12 +143,13 @@ void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& en
       task = with_pipeline(std::move(task), flags, placement.devices.size());
     }
     run_as_rank(flags, type, common_settings(flags, task),
-                [&](RankJob& rank) { work(flags, command, task, rank); });
+                [&](RankJob& rank) { exit_code = work(flags, command, task, rank); });
   });
+  return exit_code;
 }
 
-// Trains on devices that all belong to this process.
-void train_here(const TrainingFlags& flags, const CommandLine& command) {
+// Trains on devices that all belong to this process. Returns the exit code.
+int train_here(const TrainingFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
   const std::vector<Device> devices = resolve_devices(flags, type);
@@ -162,12 +176,14 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   Progress progress({{"training", task.num_steps}});
   TrainingObserver observer = report_progress(flags, task, probe, progress);
   if (flags.watch) observer.on_step = {};  // the lanes show it
+  const Interruption interruption(kEndingStep);
   row.result = train(task, row.placement, observer);
   clear_status();
   if (needs_recording(flags)) trace::stop();
   row.contended = row.result.acted ? row.result.acted->put_off > kNotablePutOff
                                    : probe.verdict(devices.size() * row.threads_per_device);
   report_training(flags, command, task, row, trace::collect(), devices[0]);
+  return end_training(flags, task, row.result);
 }
 
 int run_train(TrainingFlags flags, const CommandLine& command) {
@@ -179,13 +195,11 @@ int run_train(TrainingFlags flags, const CommandLine& command) {
   if (needs_own && flags.comm.empty()) flags.comm = "own";
   switch (resolve_ranks(flags, environment, flags.devices)) {
     case Ranks::threads:
-      train_here(flags, command);
-      return 0;
+      return train_here(flags, command);
     case Ranks::start:
       return start_training_ranks(flags, command);
     case Ranks::this_process:
-      train_as_rank(flags, environment, command);
-      return 0;
+      return train_as_rank(flags, environment, command);
   }
   return 0;
 }

@@ -78,6 +78,7 @@ namespace {
 // --- the supervisor ---
 
 constexpr double kSettleSeconds = 1;
+constexpr double kInsistSeconds = 0.3;  // longer than what counts as one signal, see below
 constexpr double kKillAgainAfterSeconds = 0.05;
 
 // A rank that was killed counts as failed before one that ended by itself, perhaps because of that;
@@ -164,9 +165,10 @@ class Supervisor {
 
  private:
   // running: no failure so far. settling: a rank has failed, and the others may report it
-  // themselves. terminating: they have got SIGTERM, or the user's signal. killing: SIGKILL goes to
-  // all that are left.
-  enum class Phase { running, settling, terminating, killing };
+  // themselves. insisting: they have got SIGTERM, and get another one: a program may keep the first
+  // for the end of a step, which does not come without the rank that failed. terminating: they have
+  // got that, or the user's signal. killing: SIGKILL goes to all that are left.
+  enum class Phase { running, settling, insisting, terminating, killing };
 
   // Runs from the start of all ranks until no process is left below this one, and all output of the
   // ranks is read.
@@ -317,7 +319,7 @@ class Supervisor {
       if (rank->has_failed()) failed.push_back(&*rank);
     }
     note_ends();
-    if (phase_ == Phase::terminating || phase_ == Phase::killing) return;  // we ended it
+    if (phase_ >= Phase::insisting) return;  // we ended it
     for (RankProcess* rank : failed) {
       note_end(*rank);
       if (!first_failure_ || failed_before(*rank, *first_failure_)) first_failure_ = rank;
@@ -335,14 +337,15 @@ class Supervisor {
     send_to_all(signal);
     send_to_all(SIGCONT);
     // Ranks that have already got SIGTERM get no more time.
-    if (phase_ < Phase::terminating) enter(Phase::terminating, options_.shutdown_seconds);
+    if (phase_ < Phase::insisting) enter(Phase::terminating, options_.shutdown_seconds);
   }
 
   void act_on_deadline() {
-    if (phase_ == Phase::settling) {
+    if (phase_ == Phase::settling || phase_ == Phase::insisting) {
       send_to_all(SIGTERM);
       send_to_all(SIGCONT);
-      enter(Phase::terminating, options_.shutdown_seconds);
+      phase_ == Phase::settling ? enter(Phase::insisting, kInsistSeconds)
+                                : enter(Phase::terminating, options_.shutdown_seconds);
     } else {
       // Repeated until all are reaped, because one may just have been starting another.
       for (const pid_t process : tree_.find()) ::kill(process, SIGKILL);

@@ -7,10 +7,10 @@
 //
 // The supervisor starts the ranks, passes their output on, waits for the first failure and ends the
 // others: they have one second to notice and report it in their own words; then they get SIGTERM
-// (and SIGCONT, for stopped ones), and after shutdown_seconds SIGKILL. SIGINT, SIGTERM, SIGQUIT and
-// (except under nohup) SIGHUP to the caller are passed on to all ranks and end them in the same
-// way; a second one, a fifth of a second later or more, kills at once. SIGUSR1 and SIGUSR2 are only
-// passed on.
+// twice (and SIGCONT, for stopped ones), and after shutdown_seconds SIGKILL. SIGINT, SIGTERM,
+// SIGQUIT and (except under nohup) SIGHUP to the caller are passed on to all ranks once, which have
+// shutdown_seconds to end what they are at and to write it; then comes SIGKILL. A second one, a
+// fifth of a second later or more, kills at once. SIGUSR1 and SIGUSR2 are only passed on.
 //
 // No process is left behind, not even one that has left its session: caller and supervisor adopt
 // orphans (process.h), so if one of the two is killed, the other one kills all processes below. If
@@ -50,7 +50,7 @@ struct LaunchOptions {
   std::string run_id = "none";
   std::string role = "default";
   int max_restarts = 0;
-  double shutdown_seconds = 10;
+  double shutdown_seconds = 30;  // torchrun's, too
   Binding binding = Binding::bind_to_cores;
   Lines lines = Lines::with_rank;
 

@@ -12,6 +12,7 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/wait.h"
+#include "tools/cli/interruption.h"
 
 namespace lockstep::tools {
 namespace {
@@ -68,7 +69,7 @@ ChildEnd run_child(const std::vector<std::string>& command, const launch::Enviro
     } else if (!is_over && runtime::has_passed(deadline)) {
       end.how = ChildEnd::How::out_of_time;
     }
-    if (is_over || end.how != ChildEnd::How::exited) break;
+    if (is_over || end.how != ChildEnd::How::exited || Interruption::signal() != 0) break;
     std::array<pollfd, 2> streams{
         {{process.out.descriptor(), POLLIN, 0}, {process.err.descriptor(), POLLIN, 0}}};
     ::poll(streams.data(), streams.size(), kPollMilliseconds);
@@ -76,6 +77,7 @@ ChildEnd run_child(const std::vector<std::string>& command, const launch::Enviro
   // Before its leader is reaped: until then no other group can get its number.
   ::kill(-process.id, SIGKILL);
   end.code = reap(process.id);
+  throw_if_interrupted();
   const bool is_signal = end.code > 128 && end.code < 128 + NSIG;  // or a shell that reports one
   if (end.how == ChildEnd::How::exited && is_signal) end.how = ChildEnd::How::signalled;
   return end;

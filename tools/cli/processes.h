@@ -30,8 +30,9 @@ struct ChildEnd {
   std::string err;
 };
 
-// Runs the command, whose first word is a path, until it has ended or is beyond a limit. Then its
-// whole process group is killed. Throws Error{Io} if it does not start.
+// Runs the command, whose first word is a path, until it has ended or is beyond a limit, or a
+// signal has come that is watched for (interruption.h): then this throws Interrupted. In any case
+// its whole process group is killed. Throws Error{Io} if it does not start.
 ChildEnd run_child(const std::vector<std::string>& command, const launch::Environment& environment,
                    const ChildLimits& limits = {});
 

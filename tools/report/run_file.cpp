@@ -1,12 +1,16 @@
 #include "tools/report/run_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/cli/interruption.h"
 #include "tools/report/host_info.h"
 #include "tools/report/row_file.h"
 #include "tools/report/step_statistics.h"
@@ -96,6 +100,9 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
       {"ideal_speedup", or_null(against_baseline.ideal)},
       {"efficiency", or_null(against_baseline.efficiency)},
       {"busy_fraction", result.busy_fraction}};
+  if (result.unfinished_epoch_seconds) {
+    json["unfinished_epoch_seconds"] = *result.unfinished_epoch_seconds;
+  }
   if (result.acted) {
     json["slow_motion"] = result.acted->factor;
     json["topology"] = result.acted->topology;
@@ -118,7 +125,8 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
     json["epoch_validation_loss"] = result.epoch_validation_loss;
     return json;
   }
-  json["test_accuracy"] = result.test_accuracy();
+  const bool is_unknown = result.stopped_by != 0 && result.epoch_accuracy.empty();
+  json["test_accuracy"] = is_unknown ? nlohmann::json() : nlohmann::json(result.test_accuracy());
   json["epoch_accuracy"] = result.epoch_accuracy;
   return json;
 }
@@ -126,12 +134,13 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
 }  // namespace
 
 double RunRow::median_epoch_seconds() const {
+  if (result.epoch_seconds.empty()) return std::numeric_limits<double>::quiet_NaN();
   return median(result.epoch_seconds);
 }
 
 double RunRow::step_seconds() const {
   if (result.breakdown) return result.breakdown->step;
-  double total = 0;
+  double total = result.unfinished_epoch_seconds.value_or(0);
   for (const double seconds : result.epoch_seconds) total += seconds;
   return total / static_cast<double>(result.num_steps);
 }
@@ -176,6 +185,29 @@ nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
     json["rows"].push_back(row_json(rows[i], baseline_of(rows, i)));
   }
   return json;
+}
+
+void mark_interrupted(nlohmann::ordered_json& json, int signal, std::string_view unit,
+                      std::size_t num_done, std::size_t num_planned) {
+  json["interrupted"] = {{"signal", signal_name(signal)},
+                         {"unit", unit},
+                         {"done", num_done},
+                         {"planned", num_planned}};
+}
+
+int end_bench(const std::string& path, nlohmann::ordered_json& json, int signal,
+              std::size_t num_planned) {
+  const std::size_t num_done = json["rows"].size();
+  if (signal != 0 && num_done < num_planned) {
+    mark_interrupted(json, signal, "rows", num_done, num_planned);
+  }
+  const bool is_written = num_done > 0 && !path.empty();
+  if (is_written) write_json(path, json);
+  if (signal == 0) return 0;
+  return say_interrupted(signal, fmt::format("{} of {} rows", num_done, num_planned),
+                         !is_written   ? ""
+                         : path == "-" ? "the rows"
+                                       : path);
 }
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/training/loop.h"
@@ -25,7 +26,7 @@ struct RunRow {
   std::optional<bool> contended = false;
   bool measured_again = false;  // because the first time it was faster than its hardware explains
 
-  double median_epoch_seconds() const;
+  double median_epoch_seconds() const;  // NaN: a signal came within the first epoch
   // Wall time of rank 0's median step, to which the breakdown adds up; the mean over all steps if
   // none was recorded.
   double step_seconds() const;
@@ -62,6 +63,16 @@ RunRow planned_row(const TrainingTask& task, DevicePlacement placement);
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
                                      const TrainingFlags& flags, const TrainingTask& task,
                                      const std::vector<RunRow>& rows);
+
+// Marks the file of a run that a signal has ended early. unit: "steps" or "rows".
+void mark_interrupted(nlohmann::ordered_json& json, int signal, std::string_view unit,
+                      std::size_t num_done, std::size_t num_planned);
+
+// Writes the file of a benchmark whose rows so far are in it, and marks it if a signal (0: none)
+// came before they were all done. Without a row, and without a path, it writes nothing. Returns the
+// exit code, and after a signal says what was written.
+int end_bench(const std::string& path, nlohmann::ordered_json& json, int signal,
+              std::size_t num_planned);
 
 // Writes JSON to a file, atomically, or to standard output for "-".
 void write_json(const std::string& path, const nlohmann::ordered_json& json);

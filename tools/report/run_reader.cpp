@@ -240,6 +240,15 @@ std::string RunFile::config_value(std::string_view flag) const {
 
 namespace {
 
+std::string read_interruption(const JsonFields& fields) {
+  const std::string signal = fields.text("signal");
+  if (signal != "SIGINT" && signal != "SIGTERM") fields.refuse("signal", "SIGINT or SIGTERM");
+  const std::string unit = fields.text("unit");
+  if (unit != "steps" && unit != "rows") fields.refuse("unit", "steps or rows");
+  return fmt::format("interrupted by {} after {} of {} {}", signal, fields.count("done"),
+                     fields.count("planned"), unit);
+}
+
 RunFile read(const JsonFile& json) {
   require_run_file(json);
   const JsonFields fields = json.fields();
@@ -253,6 +262,7 @@ RunFile read(const JsonFile& json) {
   for (FileRow& row : file.rows) {
     row.is_on_cores = row.kind == "measured" && file.config_value("device") != "cuda";
   }
+  if (fields.has("interrupted")) file.interrupted = read_interruption(fields.object("interrupted"));
   if (fields.has("workload")) file.workload = read_workload(fields.object("workload"));
   return file;
 }

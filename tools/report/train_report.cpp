@@ -1,6 +1,7 @@
 #include "tools/report/train_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <span>
 
 #include "engine/core/error.h"
+#include "tools/cli/interruption.h"
 #include "tools/report/row_table.h"
 #include "tools/report/sha256.h"
 #include "tools/report/status_line.h"
@@ -115,7 +117,9 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   std::FILE* const out = progress_stream(flags);
   if (row.result.acted) fmt::print(out, "{}\n", wrap(factor_note({row})));
   for (const std::string& note : contention_notes({row})) fmt::print(out, "{}\n", wrap(note));
-  if (!row.result.epoch_validation_loss.empty()) {
+  if (row.result.stopped_by != 0) {
+    // The last whole epoch's figure is not that of these weights.
+  } else if (!row.result.epoch_validation_loss.empty()) {
     fmt::print(out, "validation loss: {:.4f}\n", row.result.epoch_validation_loss.back());
   } else if (!task.is_text()) {
     fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy());
@@ -134,7 +138,26 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   const double optimizer_seconds = row.result.breakdown ? row.result.breakdown->optimizer : 0;
   nlohmann::ordered_json json = make_run_file(command, flags, task, {row});
   json["workload"] = workload_json(measure_workload(task, measured_on, optimizer_seconds));
+  if (row.result.stopped_by != 0) {
+    mark_interrupted(json, row.result.stopped_by, "steps", row.result.num_steps, task.num_steps);
+  }
   write_json(flags.json_path, json);
+}
+
+int end_training(const TrainingFlags& flags, const TrainingTask& task,
+                 const TrainingResult& result) {
+  const int signal = result.stopped_by != 0 ? result.stopped_by : Interruption::signal();
+  if (signal == 0) return 0;
+  std::vector<std::string> written;
+  for (const std::string* path :
+       {&flags.save_path, &flags.json_path, &flags.log_path, &flags.trace_path}) {
+    if (!path->empty()) written.push_back(*path == "-" ? "the run file" : *path);
+  }
+  if (task.checkpoints) {
+    written.push_back(fmt::format("a checkpoint in {}", task.checkpoints->folder.string()));
+  }
+  return say_interrupted(signal, fmt::format("{} of {} steps", result.num_steps, task.num_steps),
+                         fmt::format("{}", fmt::join(written, ", ")));
 }
 
 LossWatch::LossWatch(std::size_t num_classes)

@@ -44,6 +44,11 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
                      const TrainingTask& task, const RunRow& row, const trace::Recording& recording,
                      Device measured_on);
 
+// The exit code of rank 0 after report_training(): 0, or 128 + the signal that has come. Then it
+// says which files were written.
+int end_training(const TrainingFlags& flags, const TrainingTask& task,
+                 const TrainingResult& result);
+
 // Looks at the losses of one run after another. A loss has exploded when it is more than 10 times
 // both the run's first and ln(classes), what guessing costs: the first alone may be small, as of
 // weights that were trained before, and ln(classes) may be less than bad first weights cost.

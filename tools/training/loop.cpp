@@ -14,6 +14,7 @@
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
+#include "tools/training/stop.h"
 #include "tools/verdict/rank_checks.h"
 
 namespace lockstep::tools {
@@ -157,7 +158,10 @@ class TrainingLoop {
     if (step_ >= task_.num_steps) judge_test_rows_of_epoch();  // resumed, and nothing is left
     const std::size_t first_epoch = step_ / task_.steps_per_epoch();
     const std::size_t num_epochs = step_ < task_.num_steps ? task_.num_epochs() : 0;
-    for (std::size_t epoch = first_epoch; epoch < num_epochs; ++epoch) run_epoch(epoch);
+    for (std::size_t epoch = first_epoch; epoch < num_epochs && !is_stopped_; ++epoch) {
+      run_epoch(epoch);
+    }
+    if (is_stopped_) take_stop();
     result_.losses = losses_over_ranks();
     if (checks_) result_.findings = checks_->findings();
     if (log_) log_->commit();
@@ -199,7 +203,8 @@ class TrainingLoop {
 
   // After `step_` steps: rank 0 writes what all ranks hold.
   void keep_checkpoint() {
-    const bool is_due = step_ % task_.checkpoints->every == 0 || step_ == task_.num_steps;
+    const bool is_due =
+        step_ % task_.checkpoints->every == 0 || step_ == task_.num_steps || is_stopped_;
     if (!is_due || (!is_first_ && !models_.is_in_parts())) return;
     drain_losses();  // a loss that is not finite ends the run before it is kept
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "checkpoint");
@@ -244,21 +249,42 @@ class TrainingLoop {
     return all;
   }
 
+  // The run ends here, before its last step.
+  void take_stop() {
+    result_.num_steps = step_;
+    result_.stopped_by = observer_.stop->signal();
+    if (task_.checkpoints) keep_checkpoint();
+  }
+
+  // A first step is always trained.
+  bool may_go_on() {
+    const bool is_asked = observer_.stop != nullptr && step_ > task_.first_step();
+    is_stopped_ = is_asked && observer_.stop->is_before(step_);
+    return !is_stopped_;
+  }
+
   void run_epoch(std::size_t epoch) {
+    const std::size_t first_step = step_;
     const Clock::time_point start = Clock::now();
     paused_seconds_ = 0;
     epoch_loss_ = {};
     line_time_ = start;
     line_step_ = step_;
     for (const auto& loader : loaders_) loader->start_epoch(epoch);
-    while (step_ < task_.num_steps && run_checked_step(epoch)) {
+    while (step_ < task_.num_steps && may_go_on() && run_checked_step(epoch)) {
       ++step_;
       if (task_.checkpoints) keep_checkpoint();
       if (observer_.on_step && is_first_) observer_.on_step(step_);
     }
+    if (step_ == first_step) return;  // stopped, after a whole epoch
     drain_losses();
-    result_.epoch_seconds.push_back(seconds_since(start) - paused_seconds_);
+    const double seconds = seconds_since(start) - paused_seconds_;
     result_.final_loss = mean_over_ranks(epoch_loss_);
+    if (is_stopped_ && step_ % task_.steps_per_epoch() != 0) {
+      result_.unfinished_epoch_seconds = seconds;
+      return;
+    }
+    result_.epoch_seconds.push_back(seconds);
     if (checks_) checks_->after_epoch(step_ - 1, result_.final_loss);
     // Acted out, test rows take their time as a step's do, so the last epoch has to do.
     const bool is_judged = !task_.slow_motion || epoch + 1 == task_.num_epochs();
@@ -473,6 +499,7 @@ class TrainingLoop {
   std::optional<RankChecks> checks_;
   std::optional<AtomicFile> log_;
   std::size_t step_ = 0;
+  bool is_stopped_ = false;
   Clock::time_point line_time_;  // of the last line in this epoch, or its start
   std::size_t line_step_ = 0;    // the first step since then
   TrainingResult result_;

@@ -16,6 +16,8 @@
 
 namespace lockstep::tools {
 
+class Stop;  // stop.h
+
 // One step's report.
 struct LoggedStep {
   std::size_t step = 0;
@@ -41,6 +43,7 @@ struct TrainingObserver {
   // Compares the run with one device's while it goes on (tools/verdict/rank_checks.h); neither
   // times nor breakdown include that.
   Checks checks = Checks::off;
+  Stop* stop = nullptr;  // what may end the run early; nullptr: nothing does
 };
 
 // The machine that a result's times belong to, if it was acted out (slow_motion.h).
@@ -57,8 +60,10 @@ struct TrainingResult {
   // From the loop:
   nn::StateDict weights;
   std::size_t num_steps = 0;
-  std::vector<double> epoch_seconds;
-  double final_loss = 0;  // mean over the last epoch's rows
+  int stopped_by = 0;                 // the signal that ended it early; 0: all steps are done
+  std::vector<double> epoch_seconds;  // of an interrupted run only whole epochs
+  std::optional<double> unfinished_epoch_seconds;  // of the steps after them
+  double final_loss = 0;  // mean over the last epoch's rows, as far as it came
   ThinnedLosses losses;   // of every step, over all ranks' rows
   // Fraction of the test rows, after each epoch; of an acted run after the last one alone. Empty
   // where there are none.

@@ -69,6 +69,7 @@ ThinnedLosses LossCurve::means(const std::vector<double>& sums_and_rows) const {
   ThinnedLosses losses{steps_per_point_, {}};
   const std::size_t num_points = sums_and_rows.size() / 2;
   for (std::size_t i = 0; i < num_points; ++i) {
+    if (sums_and_rows[num_points + i] == 0) break;  // an interrupted run did not come so far
     losses.mean.push_back(sums_and_rows[i] / sums_and_rows[num_points + i]);
   }
   return losses;

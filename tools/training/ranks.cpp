@@ -13,9 +13,11 @@
 #include "engine/runtime/wait.h"
 #include "engine/trace/counters.h"
 #include "simulate/slow_motion/acted_link.h"
+#include "tools/cli/interruption.h"
 #include "tools/report/trace_file.h"
 #include "tools/training/pipeline.h"
 #include "tools/training/slow_motion.h"
+#include "tools/training/stop.h"
 
 namespace lockstep::tools {
 namespace {
@@ -92,7 +94,9 @@ TrainingResult run_here(const TrainingTask& task, const DevicePlacement& placeme
 }
 
 TrainingResult train_here(const TrainingTask& task, const DevicePlacement& placement,
-                          const TrainingObserver& observer) {
+                          TrainingObserver observer) {
+  StopOfThreads stop;
+  if (Interruption::is_watched()) observer.stop = &stop;
   const std::vector<MemoryWatch> memory(placement.devices.begin(), placement.devices.end());
   trace::reset_collective_counts();
   TrainingResult result = run_here(task, placement, observer);
@@ -185,7 +189,9 @@ TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
   });
 }
 
-JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObserver& observer) {
+JobResult train_in_job(const TrainingTask& task, RankJob& job, TrainingObserver observer) {
+  StopOfProcesses stop(job.communicator);
+  if (Interruption::is_watched()) observer.stop = &stop;
   const MemoryWatch memory(job.device);
   trace::reset_collective_counts();
   const double cpu_seconds_before = runtime::own_cpu_seconds();
@@ -197,7 +203,11 @@ JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObs
   const double cpu_seconds = runtime::own_cpu_seconds() - cpu_seconds_before;
   const auto summaries = gather_at_rank_zero(job, "summary", summarize(job, memory, cpu_seconds));
   const auto packed = gather_at_rank_zero(job, "recording", pack_recording(trace::collect()));
-  if (!job.is_first()) return {};
+  if (!job.is_first()) {
+    JobResult stopped;
+    stopped.result.stopped_by = result.result.stopped_by;
+    return stopped;
+  }
   take_summaries(summaries, job.device.type, result);
   std::vector<trace::Recording> recordings;
   std::vector<int> tracks;

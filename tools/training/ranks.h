@@ -18,7 +18,7 @@ trace::RecordOptions record_options(const TrainingTask& task, std::size_t num_de
 TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
                      const TrainingObserver& observer = {});
 
-// The result of a job on rank 0. The other ranks have nothing.
+// The result of a job on rank 0. The other ranks only learn what stopped it.
 struct JobResult {
   TrainingResult result;
   trace::Recording recording;            // of all ranks, where recording was on
@@ -28,9 +28,9 @@ struct JobResult {
 };
 
 // Trains this rank's share where ranks are processes, with the job's communicator. Recording may be
-// on; this stops it. Throws as run_loop().
-JobResult train_in_job(const TrainingTask& task, RankJob& job,
-                       const TrainingObserver& observer = {});
+// on; this stops it. Throws as run_loop(). A signal ends it early if it is watched for, by all
+// ranks or by none (cli/interruption.h), and train() too.
+JobResult train_in_job(const TrainingTask& task, RankJob& job, TrainingObserver observer = {});
 
 // The first steps load kernels, find memory and the fastest products, and wake threads and cores;
 // what is measured should not hold that. Trains a few steps, and goes on for so long.

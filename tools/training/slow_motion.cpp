@@ -13,6 +13,7 @@
 #include "engine/trace/breakdown.h"
 #include "engine/trace/recorder.h"
 #include "simulate/slow_motion/machine.h"
+#include "tools/cli/interruption.h"
 #include "tools/report/status_line.h"
 #include "tools/report/step_statistics.h"
 #include "tools/training/placement.h"
@@ -65,6 +66,7 @@ StepTime rehearse(TrainingTask task, const DevicePlacement& placement, const Tra
     if (num_done == first_step + 1 && task.num_steps > num_done) first = last;
   };
   train(task, observer);
+  throw_if_interrupted();  // before all of these steps
   const auto steps = static_cast<double>(std::max<std::size_t>(2, task.num_steps - first_step) - 1);
   return {(last.real_seconds - first.real_seconds) / steps,
           (last.modelled_seconds - first.modelled_seconds) / steps,
@@ -134,7 +136,13 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
     epochs.back() += is_own ? seconds_of(steps[i]) : typical_seconds;
   }
   result.acted->put_off = median(late_shares);
-  if (recording.num_dropped == 0) result.epoch_seconds = epochs;
+  if (recording.num_dropped == 0) {
+    if (result.unfinished_epoch_seconds) {
+      result.unfinished_epoch_seconds = epochs.back();
+      epochs.pop_back();
+    }
+    result.epoch_seconds = epochs;
+  }
   result.busy_fraction.clear();
   for (const int track : tracks) {
     const trace::IntervalSet kernels = device_times(recording, [&](const trace::Span& span) {
@@ -230,6 +238,7 @@ TrainingResult act_out(
     result = train(task, at_full_speed);
   }
   for (double& seconds : result.epoch_seconds) seconds /= options.factor;
+  if (result.unfinished_epoch_seconds) *result.unfinished_epoch_seconds /= options.factor;
   result.acted = ActedOut{options.topology.name, options.topology.device.name, options.factor};
   if (is_recorded) take_acted_times(task, placement, result);
   return result;
