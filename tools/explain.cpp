@@ -43,6 +43,9 @@ void run_explain(const std::string& path) {
   const std::string dataset = file.config_value("dataset");
   if (!model.empty())
     fmt::print("{}\n", wrap(fmt::format("{} on {}", shown(model), shown(dataset))));
+  if (file.interrupted) {
+    fmt::print("{}\n", wrap(fmt::format("{} was {}", shown(path), *file.interrupted)));
+  }
   fmt::print("{}\n", wrap(headline(file)));
   const std::vector<Answer> answers = explain(file);
   for (const Answer& answer : answers) {

@@ -183,6 +183,9 @@ void print_head(const PredictionTask& task, std::FILE* out) {
              wrap(fmt::format("predicted, not measured: {} on {} ({})",
                               task.net ? task.net->name : task.run.model, task.topology.name,
                               task.topology.device.name)));
+  if (task.run.interrupted) {
+    fmt::print(out, "{}\n", wrap(fmt::format("its run was {}", *task.run.interrupted)));
+  }
   fmt::print(out, "{}\n\n", wrap("compute: " + source_of_compute(task)));
 }
 

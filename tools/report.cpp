@@ -47,6 +47,9 @@ void run_report(const ReportFlags& flags) {
   const std::string html = page::make_page(runs);
   write_file_atomically(flags.output_path, html);
   for (const page::PageRun& run : runs) {
+    if (run.file.interrupted) {
+      fmt::print("{}\n", wrap(fmt::format("{} was {}", run.name, *run.file.interrupted)));
+    }
     for (const std::string& missing : run.missing) {
       fmt::print("{}\n", wrap(fmt::format("{}: {}", run.name, missing)));
     }

@@ -120,6 +120,7 @@ Json run_json(const PageRun& run) {
   const RunFile& file = run.file;
   Json json{{"name", run.name},
             {"headline", headline(file)},
+            {"interrupted", file.interrupted.value_or("")},
             {"command", shell_line(file.command)},
             {"judged", &judged_row(file) - file.rows.data()},
             {"answers", Json::array()},

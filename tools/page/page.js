@@ -491,6 +491,7 @@ function about(run) {
 
 function drawRun(parent, run) {
   parent.append(el('p', {className: 'headline'}, run.headline), el('p', {className: 'soft'}, about(run)));
+  if (run.interrupted) parent.append(el('p', {className: 'note'}, `This run was ${run.interrupted}.`));
   const worlds = worldsOf(run);
   for (const world of worlds) {
     if (worlds.length > 1) parent.append(el('h3', {}, world.title));

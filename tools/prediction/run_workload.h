@@ -18,8 +18,9 @@ struct RunWorkload {
   std::string dataset;
   std::string measured_on;  // the GPU's name, or device_name() of the CPU
   std::size_t rows_per_epoch = 1;
-  FileWorkload step;               // as measured
-  bool shares_statistics = false;  // --sync-batch-norm
+  FileWorkload step;                            // as measured
+  bool shares_statistics = false;               // --sync-batch-norm
+  std::optional<std::string> interrupted = {};  // as RunFile's
   // The breakdown of the run's step on one device of the same kind, if it had one; it gives the
   // parts of the step outside of any layer.
   std::optional<trace::StepBreakdown> single = {};
