@@ -147,7 +147,7 @@ std::vector<Load> count_loads(const std::vector<Device>& devices, int num_steps)
   return loads;
 }
 
-// The same steps on a machine's GPUs, in slow motion.
+// The same steps on a machine's GPUs, in slow motion (15).
 void add_busy(std::vector<Load>& loads, int num_steps) {
   const int num_devices = std::ssize(loads);
   const tutorial::Training training{.model = kModel,
@@ -158,12 +158,35 @@ void add_busy(std::vector<Load>& loads, int num_steps) {
   for (std::size_t d = 0; d < loads.size(); ++d) loads[d].busy = acted.busy[d];
 }
 
+// Why the others are not busy, in words that this run's figures and machine allow.
+std::string describe_waiting(const predict::Topology& topology, const std::vector<Load>& loads) {
+  const int num_others = static_cast<int>(std::ssize(loads)) - 1;
+  double busy = 0;
+  for (int d = 1; d <= num_others; ++d) busy += loads[d].busy / num_others;
+  std::string text = fmt::format(
+      "Device 0 also copies the parameters out, gathers the outputs, computes the loss, adds up "
+      "all "
+      "gradients and updates. Meanwhile the others wait: they are busy {:.0f} % of a step, on "
+      "average.",
+      100 * busy);
+  const int by_nvlink = tutorial::count_nvlink_peers(topology, num_others + 1);
+  if (0 < by_nvlink && by_nvlink < num_others) {
+    text += fmt::format(
+        " GPU 0 of {} has NVLink to only {} of the {} others: the copies to the other {} share its "
+        "PCIe link, and all wait for them.",
+        topology.name, by_nvlink, num_others, num_others - by_nvlink);
+  }
+  return text;
+}
+
 std::string compare_loads(const std::vector<Device>& devices, bool fast) {
   std::vector<Load> loads = count_loads(devices, fast ? 10 : 50);
   add_busy(loads, fast ? 3 : 6);
+  const predict::Topology topology = predict::find_topology(machine);
+  tutorial::say(tutorial::describe_slow_motion(topology));
   fmt::print(
-      "sent per step: bytes to other devices; peak memory: the most in use at once\n"
-      "busy: fraction of a step in which a GPU of {} computes\n"
+      "sent per step: bytes to other devices; peak memory: the most in use at once;\n"
+      "busy: fraction of a step in which a GPU of {} computes, in slow motion\n"
       "          sent per step   peak memory       GPU   busy\n",
       machine);
   for (std::size_t d = 0; d < loads.size(); ++d) {
@@ -177,10 +200,7 @@ std::string compare_loads(const std::vector<Device>& devices, bool fast) {
     fmt::print("peak memory includes the 32 MiB that cuBLASLt works in\n");
   }
   tutorial::check_times("device 0 is the busiest", first.busy > second.busy);
-  tutorial::say(
-      "Device 0 also copies the parameters out, gathers the outputs, computes the loss, adds up "
-      "all gradients and updates. Meanwhile the others wait. That is one reason why GPUs under "
-      "DataParallel are often 40 to 50 % busy.");
+  tutorial::say(describe_waiting(topology, loads));
   return fmt::format(
       "It splits every batch, copies the model, gathers the outputs and sums the gradients. Device "
       "0 pays: it sent {:.1f} MB per step (device 1: {:.1f}) and held {:.1f} MB (device 1: "
@@ -196,8 +216,8 @@ void run(const tutorial::Options& options) {
   tutorial::step(5, "train: what device 0 does more than the others");
   tutorial::answer(
       compare_loads(options.devices(options.num_devices), options.fast),
-      {{"--devices 8", "Device 0 has twice as many to serve: it sends 7 copies of the model."},
-       {"--batch 1500", "More rows to compute for the same parameters: the others wait less."}});
+      {{"--devices 8", "Device 0 serves 7 others instead of 3: how busy are they?"},
+       {"--batch 1500", "More rows to compute for the same parameters: do the others wait less?"}});
 }
 
 }  // namespace

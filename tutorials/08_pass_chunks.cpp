@@ -33,8 +33,8 @@ constexpr const char* kLink = "200us,100MB/s";
 std::string link_spec = kLink;  // --link
 
 const std::vector<tutorial::Variation> kNext{
-    {"--devices 7", "The naive way gets slower with each rank, the ring hardly does."},
-    {"--link 5ms,1GB/s", "A ring has many steps: where latency counts, fewer are better."}};
+    {"--devices 7", "More ranks: how much longer does each way take?"},
+    {"--link 5ms,1GB/s", "Latency counts in each step: what is left of the ring's lead?"}};
 
 // The ring. Every rank calls it with a buffer of the same size and ends with the sum in it. The
 // buffer is cut into one chunk per rank; rank r sends to rank r + 1 and receives from rank r - 1.
@@ -96,7 +96,8 @@ void run_by_hand(const plan::RankBuffers& buffers, const std::vector<Device>& de
 void print_buffers(const plan::RankBuffers& buffers, const std::vector<double>& sum) {
   const std::size_t chunk_size = sum.size() / buffers.size();
   const std::size_t width = std::max<std::size_t>(4, buffers.size());
-  const std::size_t num_shown = std::min(sum.size(), 90 / (width + 3) * chunk_size);
+  const std::size_t chunk_columns = chunk_size * (width + 1) + 2;
+  const std::size_t num_shown = std::min(sum.size(), 66 / chunk_columns * chunk_size);
   for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
     fmt::print("  rank {} ", rank);
     bool is_finished = true;
@@ -187,14 +188,14 @@ double plan_seconds(const plan::CollectivePlan& plan) {
 void compare_over_link(int n, bool fast) {
   const std::size_t num_elements = 27720u * (fast ? 12 : 36);  // divisible by 1 to 12
   const double num_bytes = sizeof(float) * num_elements;
-  fmt::print("{} threads as ranks, {:.1f} MB each, every rank with a port of {} (modelled)\n", n,
+  fmt::print("{} threads as ranks, {:.1f} MB each, every rank with a simulated port of {}\n", n,
              num_bytes * 1e-6, link_spec);
-  fmt::print("                       buffers sent  plan says   measured       busbw\n");
+  fmt::print("                       steps  buffers sent  plan says   measured       busbw\n");
   const auto compare = [&](const char* name, AllReducePlan plan, const AllReduce& all_reduce) {
     const Measured measured = measure(n, num_elements, all_reduce);
-    fmt::print("{:<22} {:>12.3f} {:>7.2f} ms {:>7.2f} ms {:>6.2f} GB/s\n", name,
-               measured.sent_buffers,
-               1e3 * plan_seconds(plan::all_reduce_plan(plan, n, num_elements)),
+    const plan::CollectivePlan steps = plan::all_reduce_plan(plan, n, num_elements);
+    fmt::print("{:<22} {:>5} {:>13.3f} {:>7.2f} ms {:>7.2f} ms {:>6.2f} GB/s\n", name,
+               steps.steps.size(), measured.sent_buffers, 1e3 * plan_seconds(steps),
                1e3 * measured.seconds, 2e-9 * (n - 1) / n * num_bytes / measured.seconds);
     return measured;
   };
@@ -207,7 +208,8 @@ void compare_over_link(int n, bool fast) {
   const Measured ring =
       compare("ring as a plan", AllReducePlan::ring, by_plan(AllReducePlan::ring));
   fmt::print(
-      "buffers sent: by the busiest rank; busbw = buffer / time * 2(n-1)/n, as in nccl-tests\n");
+      "buffers sent: by the busiest rank; busbw = buffer / time * 2(n-1)/n, as in\n"
+      "nccl-tests\n");
 
   const double share = 2.0 * (n - 1) / n;
   tutorial::check("every rank of the ring sent 2(n-1)/n of the buffer, by hand and as a plan",

@@ -2,9 +2,9 @@
 //
 // You will see: what you expect, if you say so; what a step of one device and of two consists of on
 // a machine that is not here, predicted for small and for large batches; from which batch on the
-// second device pays; and the same steps acted out in slow motion: devices of the CPU take the
-// places of that machine's GPUs, train for real, and are as slow as those, times a factor
-// (`lockstep train --act-as`). Everything runs on the CPU.
+// second device pays; and the same steps in slow motion: devices of the CPU take the places of that
+// machine's GPUs, train for real, and are as slow as those, times a factor (`lockstep train
+// --act-as`). Everything runs on the CPU.
 //
 // Run:  15_find_break_even [--guess 1|2|3] [--machine titanx-pascal-dual-root-8]
 //                          [--model mlp:64-256-256-10] [--fast]
@@ -71,14 +71,14 @@ void print_parts(const predict::Topology& topology, int batch, int num_devices) 
 }
 
 void predict_parts(const predict::Topology& topology) {
-  fmt::print("   rows   devices     kernels  all-reduce       other        step\n");
+  fmt::print("   rows   devices     kernels     exposed       other        step\n");
   for (int batch = kSmallBatch; batch <= kLargeBatch; batch *= 8) {
     print_parts(topology, batch, 1);
     print_parts(topology, batch, 2);
   }
-  fmt::print(
-      "all-reduce: the part that no computation hides; other: the loss, and waiting for each "
-      "other\n");
+  tutorial::say(
+      "exposed: exposed communication, which is the part of the all-reduce that no computation "
+      "hides; other: the loss, and waiting for each other");
   const auto two = tutorial::predict_training(topology, steps_of(2, kSmallBatch));
   tutorial::say(fmt::format(
       "Two devices send each other {:.0f} KiB of gradients in every step, whatever the batch. A "
@@ -100,7 +100,7 @@ int find_break_even(const predict::Topology& topology) {
   return 2 * faster;
 }
 
-// Steps of one device and of two, acted out. Prints both lines and says whether they are as
+// Steps of one device and of two, in slow motion. Prints both lines and says whether they are as
 // predicted.
 struct Acted {
   StepTimes times;
@@ -142,27 +142,26 @@ void run(const tutorial::Options& options) {
                     !two_are_faster(small) && two_are_faster(predict_both(topology, kLargeBatch)));
   }
 
-  tutorial::step(3, "act out steps on both sides of the break-even");
-  fmt::print(
-      "two CPU devices train at the pace of that machine's GPUs, slowed down by a factor:\n");
+  tutorial::step(3, "steps in slow motion, on both sides of the break-even");
+  tutorial::say(tutorial::describe_slow_motion(topology));
   const int num_steps = options.fast ? 3 : 8;
   const int few = std::max(2, break_even / 4 * 2), many = 2 * break_even;
-  fmt::print("   rows   devices   predicted   acted out   slowed down\n");
+  fmt::print("   rows   devices   predicted slow motion        factor\n");
   const Acted below = act_out_both(topology, few, num_steps);
   const Acted above = act_out_both(topology, many, num_steps);
-  tutorial::check_times("acted out, every step is within 10 % of the prediction",
+  tutorial::check_times("in slow motion, every step is within 10 % of the prediction",
                         std::max(below.largest_error, above.largest_error) <= kTolerance);
   tutorial::check_times(
       fmt::format("two devices are slower with {} rows, and faster with {}", few, many),
       !two_are_faster(below.times) && two_are_faster(above.times));
   tutorial::answer(
       fmt::format(
-          "The second device halves the kernels and adds an all-reduce, which costs the same "
-          "whatever the batch. With {} rows two devices take {:.2f} times as long as one, with {} "
-          "rows {:.2f} times: they pay off from {} rows on.",
-          few, below.times.two / below.times.one, many, above.times.two / above.times.one,
-          break_even),
-      {{"--machine dgx1-v100", "NVLink between the two: how much of the all-reduce is left?"},
+          "The second device halves the rows of every kernel and adds an all-reduce of the "
+          "same {:.0f} KiB whatever the batch. With {} rows two devices take {:.2f} times as long "
+          "as one, with {} rows {:.2f} times. Predicted: they pay off from {} rows on.",
+          tutorial::predict_training(topology, steps_of(2, few)).comm_bytes_per_device / 1024, few,
+          below.times.two / below.times.one, many, above.times.two / above.times.one, break_even),
+      {{"--machine dgx1-v100", "another machine: how much of the all-reduce is exposed there?"},
        {"--guess 2 --model mlp:64-512-512-10", "more to compute, and more to send: who wins?"}});
 }
 

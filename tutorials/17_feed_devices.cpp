@@ -1,9 +1,9 @@
 // 17: Why can eight devices need longer for an epoch than four, and what keeps all of them busy?
 //
 // You will see: a server of eight TITAN X on two PCIe roots, which is not here; what DataParallel
-// makes of it on one device, two, four and eight, predicted; the same acted out in slow motion by
-// devices of the CPU, on four and on eight (`lockstep train --act-as`); and what helps,
-// predicted for all, acted out for one. The network is that of the HIGGS data set's paper: 28
+// makes of it on one device, two, four and eight, predicted; the same in slow motion by devices of
+// the CPU, on four and on eight (`lockstep train --act-as`); and what helps, predicted for all, in
+// slow motion for one. The network is that of the HIGGS data set's paper: 28
 // features, five layers of 300 units. Who reports such a server seldom says which TITAN X it has:
 // here it is the Pascal one.
 // Source: P. Baldi, P. Sadowski, D. Whiteson, Searching for exotic particles in high-energy physics
@@ -72,12 +72,12 @@ bool is_starved(const FourAndEight& steps) {
 
 FourAndEight predict_data_parallel(const predict::Topology& topology) {
   FourAndEight result;
-  fmt::print("devices    kernels     copies  gradients       step      epoch    busy\n");
+  fmt::print("devices    kernels     copies  gradients       step      epoch   busy\n");
   for (const int num_devices : {1, 2, 4, 8}) {
     const PredictedStep step =
         tutorial::predict_training(topology, data_parallel(num_devices, batch));
     const trace::StepBreakdown& parts = step.breakdown;
-    fmt::print("{:>7} {:>7.1f} us {:>7.1f} us {:>7.1f} us {:>7.1f} us {:>8.2f} s {:>5.0f} %\n",
+    fmt::print("{:>7} {:>7.1f} us {:>7.1f} us {:>7.1f} us {:>7.1f} us {:>8.2f} s {:>4.0f} %\n",
                num_devices, 1e6 * (parts.forward + parts.backward + parts.optimizer),
                1e6 * parts.copy, 1e6 * parts.exposed_comm, 1e6 * step.step_seconds,
                epoch_seconds(step.step_seconds, batch), 100 * step.busy_fraction);
@@ -87,19 +87,22 @@ FourAndEight predict_data_parallel(const predict::Topology& topology) {
       result.eight_busy = step.busy_fraction;
     }
   }
-  fmt::print("copies: rows and weights from device 0; gradients: back to it, and summed there\n");
+  fmt::print(
+      "copies: rows and weights from device 0; gradients: exposed communication, back\n"
+      "to it, where they are summed\n");
   return result;
 }
 
 constexpr const char* kActedHead =
-    "              devices     predicted          acted out     epoch  slowed down\n";
+    "              devices     predicted        slow motion     epoch    factor\n";
 
-// Acts a training out, prints its line beside the prediction, and keeps the largest error.
+// Runs a training in slow motion, prints its line beside the prediction, and keeps the largest
+// error.
 ActedSteps act_out(const predict::Topology& topology, const char* name, const Training& training,
                    int num_steps, double& largest_error) {
   const PredictedStep predicted = tutorial::predict_training(topology, training);
   ActedSteps acted = tutorial::act_out(topology, training, num_steps);
-  fmt::print("{:<16} {:>3} {:>8.1f} us {:>4.0f} % {:>8.1f} us {:>4.0f} % {:>7.2f} s {:>12}\n", name,
+  fmt::print("{:<16} {:>3} {:>8.1f} us {:>4.0f} % {:>8.1f} us {:>4.0f} % {:>7.2f} s {:>9}\n", name,
              training.num_devices, 1e6 * predicted.step_seconds, 100 * predicted.busy_fraction,
              1e6 * acted.step_seconds, 100 * acted.busy_fraction,
              epoch_seconds(acted.step_seconds, training.batch),
@@ -122,27 +125,35 @@ void predict_remedies(const predict::Topology& topology) {
       {"DDP, buckets during backward", ddp(8, batch, kBucketMib)},
       {"the same, four times the rows", ddp(8, 4 * batch, kBucketMib)},
   };
-  fmt::print("predicted, eight devices               rows        step      epoch    busy\n");
+  fmt::print("predicted, eight devices             rows        step      epoch   busy\n");
   for (const auto& [name, training] : remedies) {
     const PredictedStep step = tutorial::predict_training(topology, training);
-    fmt::print("{:<34} {:>8} {:>8.1f} us {:>8.2f} s {:>5.0f} %\n", name, training.batch,
+    fmt::print("{:<34} {:>6} {:>8.1f} us {:>8.2f} s {:>4.0f} %\n", name, training.batch,
                1e6 * step.step_seconds, epoch_seconds(step.step_seconds, training.batch),
                100 * step.busy_fraction);
   }
 }
 
+// By which links device 0 feeds the seven others.
+std::string describe_links(const predict::Topology& topology) {
+  const int by_nvlink = tutorial::count_nvlink_peers(topology, 8);
+  if (by_nvlink == 0) return "Device 0 feeds the other seven through its one PCIe link";
+  if (by_nvlink == 7) return "Device 0 feeds the other seven by NVLink";
+  return fmt::format("Device 0 feeds {} of the other seven by NVLink and the rest by PCIe",
+                     by_nvlink);
+}
+
 // Says in words what the figures show for this machine, network and batch.
-std::string explain(const FourAndEight& acted, const ActedSteps& remedy) {
-  const bool is_slower = acted.eight_seconds > acted.four_seconds;
+std::string explain(const predict::Topology& topology, const FourAndEight& slow,
+                    const ActedSteps& remedy) {
   return fmt::format(
-      "{} An epoch takes {:.2f} s on four, {:.2f} s on eight, which are busy {:.0f} % of the time. "
-      "With DDP all send at once, during backward: {:.2f} s, busy {:.0f} %.",
-      is_slower ? "Device 0 feeds the others through one link: with more devices it sends more "
-                  "while each computes less."
-                : "Device 0 feeds the others through one link, but here eight are still faster.",
-      epoch_seconds(acted.four_seconds, batch), epoch_seconds(acted.eight_seconds, batch),
-      100 * acted.eight_busy, epoch_seconds(remedy.step_seconds, batch),
-      100 * remedy.busy_fraction);
+      "{}. An epoch takes {:.2f} s on four devices and {:.2f} s on eight, which are busy {:.0f} % "
+      "of "
+      "the time{}. With DDP all send at once, during backward: {:.2f} s, busy {:.0f} %.",
+      describe_links(topology), epoch_seconds(slow.four_seconds, batch),
+      epoch_seconds(slow.eight_seconds, batch), 100 * slow.eight_busy,
+      slow.eight_seconds > slow.four_seconds ? ", because it sends more and they compute less" : "",
+      epoch_seconds(remedy.step_seconds, batch), 100 * remedy.busy_fraction);
 }
 
 void run(const tutorial::Options& options) {
@@ -156,15 +167,17 @@ void run(const tutorial::Options& options) {
   const std::string claim = "eight devices are slower than four, and busy less than half";
   if (is_default()) tutorial::check(claim + " of the time", is_starved(predicted));
 
-  tutorial::step(2, "DataParallel, acted out");
+  tutorial::step(2, "DataParallel, in slow motion");
   double largest_error = 0;
+  tutorial::say(tutorial::describe_slow_motion(topology));
+  tutorial::say(describe_links(topology) + ".");
   fmt::print("{}", kActedHead);
   const ActedSteps four =
       act_out(topology, "DataParallel", data_parallel(4, batch), num_steps, largest_error);
   const ActedSteps eight =
       act_out(topology, "DataParallel", data_parallel(8, batch), num_steps, largest_error);
   const FourAndEight acted{four.step_seconds, eight.step_seconds, eight.busy_fraction};
-  if (is_default()) tutorial::check_times("acted out, " + claim, is_starved(acted));
+  if (is_default()) tutorial::check_times("in slow motion, " + claim, is_starved(acted));
 
   tutorial::step(3, "what helps");
   predict_remedies(topology);
@@ -172,16 +185,17 @@ void run(const tutorial::Options& options) {
   const ActedSteps remedy =
       act_out(topology, "DDP with buckets", ddp(8, batch, kBucketMib), num_steps, largest_error);
   if (is_default()) {
-    tutorial::check_times("acted out, every step is within 10 % of the prediction",
+    tutorial::check_times("in slow motion, every step is within 10 % of the prediction",
                           largest_error <= kTolerance);
     tutorial::check_times(
         fmt::format("DDP on eight devices is at least {} times as fast as DataParallel on four",
                     kLeastGain),
         acted.four_seconds >= kLeastGain * remedy.step_seconds);
   }
-  tutorial::answer(explain(acted, remedy),
-                   {{"--machine dgx1-v100", "NVLink between all: is device 0 still too slow?"},
-                    {"--batch 2048", "so little to compute that one device is the fastest"}});
+  tutorial::answer(
+      explain(topology, acted, remedy),
+      {{"--machine dgx1-v100", "some NVLinks, which step 2 counts: is device 0 still too slow?"},
+       {"--batch 2048", "less to compute for the same weights: which row is the fastest?"}});
 }
 
 }  // namespace

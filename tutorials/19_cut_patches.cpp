@@ -3,7 +3,7 @@
 // You will see: an image cut into patches, one per row of a matrix; a convolution as the product of
 // that matrix and the kernel's weights, number by number; the same for a batch of digits and many
 // kernels, against conv2d(), which is PyTorch's, too; which pixels get how many gradients; and what
-// it costs to store the patches, which is why conv2d() never does.
+// it costs to store the patches, and when conv2d() does.
 //
 // Run:  19_cut_patches [--channels 16] [--kernel 3] [--device auto|cpu|cuda] [--fast]
 //
@@ -151,19 +151,23 @@ void run(const tutorial::Options& options) {
              x.value().num_bytes() / 1e6, rows.value().num_bytes() / 1e6, factor);
   const double by_patches = seconds_of_step(layer, x, true, options.fast ? 3 : 10);
   const double at_once = seconds_of_step(layer, x, false, options.fast ? 3 : 10);
-  fmt::print(
-      "forward and backward: {:.2f} ms by patches() and linear(), {:.2f} ms by conv2d(), which "
-      "reads\nthe patches from the images while it multiplies\n",
-      by_patches * 1e3, at_once * 1e3);
+  fmt::print("forward and backward: {:.2f} ms by patches() and linear(), {:.2f} ms by conv2d()\n",
+             by_patches * 1e3, at_once * 1e3);
+  tutorial::say(
+      device.type == DeviceType::cuda
+          ? "On a GPU conv2d() stores patches, too, of as many images at a time as its scratch "
+            "memory holds. On a CPU it reads them from the images while it multiplies."
+          : "On a CPU conv2d() reads the patches from the images while it multiplies, and in "
+            "backward holds those of a few images at a time. On a GPU it stores them.");
   tutorial::check("stored patches take more memory than the images", factor > 1);
   tutorial::answer(
       fmt::format(
           "A convolution cuts an image into patches and puts each through one Linear layer: "
           "{} weights serve all places, and a pixel's gradient is the sum over its patches. "
-          "The matrix of patches, {:.1f} times as large as the images, is never stored.",
+          "The matrix of patches would be {:.1f} times as large as the images.",
           layer.num_parameters(), factor),
-      {{"--kernel 5", "Larger patches overlap more: more memory for the same images."},
-       {"--channels 64", "The product takes longer than copying the patches."}});
+      {{"--kernel 5", "Larger patches overlap more: how much memory do they take?"},
+       {"--channels 64", "More to multiply for the same patches: what becomes of the two times?"}});
 }
 
 }  // namespace

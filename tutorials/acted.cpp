@@ -1,5 +1,7 @@
 #include "tutorials/acted.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -163,6 +165,35 @@ ActedSteps act_out(const predict::Topology& topology, const ActedTraining& train
     if (acted.put_off < kMostPutOff) break;
   }
   return acted;
+}
+
+std::string describe_slow_motion(const predict::Topology& topology) {
+  return fmt::format(
+      "Slow motion: devices of the CPU take the places of {}'s GPUs. They train for real, but each "
+      "kernel and message takes as long as it would there, times a factor; all times are divided "
+      "by it.",
+      topology.name);
+}
+
+int count_nvlink_peers(const predict::Topology& topology, int num_devices) {
+  const auto are_linked = [&](std::size_t a, std::size_t b) {
+    return std::ranges::any_of(topology.links, [&](const predict::Link& link) {
+      return link.kind == predict::LinkKind::nvlink &&
+             ((link.a == a && link.b == b) || (link.a == b && link.b == a));
+    });
+  };
+  const auto is_reached = [&](std::size_t peer) {
+    if (are_linked(topology.gpus[0], peer)) return true;
+    for (std::size_t node = 0; node < topology.nodes.size(); ++node) {
+      if (topology.nodes[node].kind == predict::NodeKind::nvswitch &&
+          are_linked(topology.gpus[0], node) && are_linked(node, peer)) {
+        return true;
+      }
+    }
+    return false;
+  };
+  return static_cast<int>(
+      std::count_if(topology.gpus.begin() + 1, topology.gpus.begin() + num_devices, is_reached));
 }
 
 bool has_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {

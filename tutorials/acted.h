@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "engine/trace/breakdown.h"
@@ -44,6 +45,13 @@ struct ActedTraining {
   std::function<std::vector<Tensor>(int num_steps, const std::function<void()>& after_step)> train;
 };
 ActedSteps act_out(const predict::Topology& topology, const ActedTraining& training, int num_steps);
+
+// What slow motion is, in two sentences for the reader of a program that shows it.
+std::string describe_slow_motion(const predict::Topology& topology);
+
+// How many of the devices 1 ... num_devices - 1 device 0 reaches by NVLink: by a link of its own or
+// through NVSwitch.
+int count_nvlink_peers(const predict::Topology& topology, int num_devices);
 
 // For float32 tensors.
 bool has_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b);

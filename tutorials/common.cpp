@@ -19,7 +19,7 @@
 namespace lockstep::tutorial {
 namespace {
 
-constexpr std::size_t kColumns = 100;
+constexpr std::size_t kColumns = 80;
 constexpr const char* kAsked = "LOCKSTEP_TUTORIAL_ASKED";  // the question stands above already
 
 std::string command_line_name;  // as a reader types it

@@ -1,5 +1,5 @@
 // Shared by all tutorials, but not their subject: flags, question and answer, headings, checks. No
-// printed line is longer than 100 columns.
+// printed line is longer than 80 columns.
 //
 // Everything else is in the tutorial itself, which uses the engine's public headers.
 #pragma once
@@ -86,7 +86,7 @@ struct Variation {
 // `lockstep learn`.
 void answer(std::string_view text, const std::vector<Variation>& variations);
 
-// Prints a text as one paragraph, in lines of at most 100 columns; all but the first begin with
+// Prints a text as one paragraph, in lines of at most 80 columns; all but the first begin with
 // `indent` spaces. A "\n" begins a new line.
 void say(std::string_view text, std::size_t indent = 0);
 
