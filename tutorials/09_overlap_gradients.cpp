@@ -224,7 +224,7 @@ std::vector<Way> make_ways() {
 
 // Acts the three ways out, and returns the seconds of a step of each.
 std::vector<double> compare_ways(const predict::Topology& topology, int num_steps) {
-  fmt::print("                                      step      hidden   GPUs wait    busy\n");
+  fmt::print("                                      step      hidden     exposed    busy\n");
   std::vector<double> seconds;
   for (const Way& way : make_ways()) {
     const tutorial::ActedSteps acted = tutorial::act_out(topology, way.training(), num_steps);
@@ -233,7 +233,7 @@ std::vector<double> compare_ways(const predict::Topology& topology, int num_step
                1e6 * acted.breakdown.exposed_comm, 100 * acted.busy_fraction);
     seconds.push_back(acted.step_seconds);
   }
-  fmt::print("hidden: all-reduce time while the GPUs compute; GPUs wait: the rest of it\n");
+  fmt::print("hidden: communication while the GPUs compute; exposed: the rest of it\n");
   tutorial::check_times("buckets are faster than an all-reduce per parameter",
                         seconds[1] < seconds[0]);
   if (bucket_mib <= 0.5) {  // several buckets

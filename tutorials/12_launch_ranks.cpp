@@ -54,7 +54,8 @@ void fail_on_one_rank(tutorial::RankProcess& me) {
     }
     me.group().barrier();
   });
-  fmt::print(stderr, "rank {} waits in a barrier and gets this error:\n  {}\n", me.rank(), heard);
+  tutorial::say(fmt::format("rank {} waits in a barrier and gets: {}", me.rank(), heard), 2);
+  std::fflush(stdout);
   ::_exit(1);
 }
 
@@ -68,7 +69,10 @@ void die_with_a_helper(tutorial::RankProcess& me) {
     }
     ::raise(SIGKILL);
   }
-  me.group().barrier();
+  const std::string heard = tutorial::expect_error([&] { me.group().barrier(); });
+  if (me.rank() == 0) tutorial::say(fmt::format("rank 0 gets, as all others: {}", heard), 2);
+  std::fflush(stdout);
+  ::_exit(1);
 }
 
 void be_a_rank() {
@@ -107,9 +111,9 @@ int run_in_role(const std::string& name) {
 }
 
 int show_first_failure() {
-  fmt::print(
-      "rank {} fails while the others wait for it. All print an error; which was the cause?\n",
-      failing_rank);
+  tutorial::say(fmt::format(
+      "rank {} fails while the others wait for it. All print an error; which was the cause?",
+      failing_rank));
   const int code = run_in_role("fail");
   tutorial::check("the launcher returns the exit code of the first failure, 7", code == 7);
   return code;

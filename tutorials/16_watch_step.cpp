@@ -1,7 +1,7 @@
 // 16: What do eight devices do during one step of DDP, and what does overlap gain?
 //
 // You will see: a step of about a thousandth of a second, in slow motion: eight devices of the CPU
-// act out eight GPUs of a server that is not here. Each device has two lanes, kernels and
+// simulate eight GPUs of a server that is not here. Each device has two lanes, kernels and
 // all-reduces, drawn as rows of characters over a time axis: first with all buckets all-reduced
 // after backward, then with each on its way as soon as it is full, while backward still computes
 // (tutorial 09). All three trainings end with the same weights: these two and one that is not
@@ -75,9 +75,7 @@ void run(const tutorial::Options& options) {
   const ActedSteps after =
       tutorial::act_out(topology, steps_of(Overlap::after_backward), num_steps);
   const std::int64_t after_ns = tutorial::length_ns(after);
-  fmt::print(
-      "f forward, b backward, u update; below: the number of the bucket that is being "
-      "all-reduced\n");
+  fmt::print("f forward, b backward, u update; below: the bucket that is all-reduced, from 0\n");
   print_picture(after, after_ns);
 
   tutorial::step(2, "with overlap: each bucket is sent when it is full, during backward");
@@ -86,12 +84,13 @@ void run(const tutorial::Options& options) {
   print_picture(during, std::max(after_ns, tutorial::length_ns(during)));
 
   tutorial::step(3, "compare them");
-  fmt::print("all-reduces             step    busy      hidden   GPUs idle  slowed down\n");
+  fmt::print("all-reduces             step    busy      hidden     exposed  slowed down\n");
   print_times("after backward", after);
   print_times("during backward", during);
   tutorial::say(fmt::format(
-      "hidden: all-reduce time while a kernel runs. The two share the GPU, so the kernel "
-      "runs at {:.0f} % of its speed, and the step gains less than what is hidden.",
+      "hidden: communication while a kernel runs; exposed: communication while none does. "
+      "Communication uses the GPU, too: a kernel beside it runs at {:.0f} % of its speed, so the "
+      "step gains less than what is hidden.",
       100 * predict::kOverlapInterference.compute));
   const bool is_default =
       machine == kMachine && model == kModel && batch == kBatch && bucket_kib == kBucketKib;
@@ -107,9 +106,9 @@ void run(const tutorial::Options& options) {
                       tutorial::has_same_bits(during.weights, weights));
   tutorial::answer(
       fmt::format(
-          "They compute, and all-reduce their gradients. Without overlap the GPUs idle {:.0f} of "
-          "{:.0f} us per step, with it {:.0f} of {:.0f} us: {:.2f}x as fast, with the same "
-          "weights.",
+          "They compute, and all-reduce their gradients. Without overlap {:.0f} of {:.0f} us of a "
+          "step are exposed communication, with it {:.0f} of {:.0f} us: {:.2f}x as fast, with the "
+          "same weights.",
           1e6 * after.breakdown.exposed_comm, 1e6 * after.step_seconds,
           1e6 * during.breakdown.exposed_comm, 1e6 * during.step_seconds, gain),
       {{"--bucket-kib 2048", "larger buckets: fewer messages, but the last one starts later"},

@@ -1,10 +1,10 @@
 // 18: What does it cost to place the parts of one model on three devices by hand?
 //
-// You will see: a model in three parts, each moved to a device of its own; what is said where an
-// output is not copied to the next part's device, and the copy, through which gradients come back;
-// weights with the same bits as one device's; then a step acted out on three GPUs that are not here
-// (as in 16): two of three always wait; and a batch cut into micro-batches, so that they wait less.
-// In PyTorch: part1.to("cuda:0"), part2.to("cuda:1"), ..., and h.to("cuda:1") between them.
+// You will see: a model in three parts, each moved to a device of its own; the error that you get
+// if you forget to copy an output to the next device; the copy, and how gradients return through
+// it; weights with the same bits as one device's; then a step simulated on three GPUs that are not
+// here (as in 16): two of three always wait; and a batch cut into micro-batches, so that they wait
+// less. In PyTorch: part1.to("cuda:0"), part2.to("cuda:1"), ..., and h.to("cuda:1") between them.
 //
 // Run:  18_place_parts [--hidden 512] [--micro-batches 4] [--machine k80-p2-16x]
 //                      [--device auto|cpu|cuda] [--fast]
@@ -169,8 +169,8 @@ void run(const tutorial::Options& options) {
   const predict::Topology topology = predict::find_topology(machine);
   const Rows here = batch.part(0, kBatch, Device{});
   const int num_steps = options.fast ? 2 : 6;
-  tutorial::step(
-      5, fmt::format("acted out on three of {} x {}", topology.gpus.size(), topology.device.name));
+  tutorial::step(5, fmt::format("in slow motion on three of {} x {}", topology.gpus.size(),
+                                topology.device.name));
   fmt::print("f forward, b backward, + gradients added up, u update\n");
   const ActedSteps one = act_out(topology, 1, 1, here, num_steps);
   const ActedSteps parts = act_out(topology, kParts, 1, here, num_steps);

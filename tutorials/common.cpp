@@ -29,10 +29,16 @@ std::size_t count_columns(std::string_view text) {  // UTF-8: bytes that begin a
       std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; }));
 }
 
+// A launcher puts "[0] " before a rank's lines.
+std::size_t prefix_columns() {
+  return std::getenv("RANK") == nullptr ? 0 : 4;
+}
+
 // Lines of at most kColumns columns, broken at spaces; all but the first are indented.
 std::string wrap(std::string_view text, std::size_t indent) {
   std::string lines;
-  for (std::size_t room = kColumns;; room = kColumns - indent) {
+  const std::size_t columns = kColumns - prefix_columns();
+  for (std::size_t room = columns;; room = columns - indent) {
     std::size_t end = std::min(text.find('\n'), text.size());
     while (end > 0 && count_columns(text.substr(0, end)) > room) {
       const std::size_t space = text.rfind(' ', end - 1);
@@ -46,12 +52,13 @@ std::string wrap(std::string_view text, std::size_t indent) {
   }
 }
 
-// Not by a rank whose starter has asked it, and once for the ranks of a host.
-void ask(std::string_view question, const Options& options) {
-  const bool is_asked = std::getenv(kAsked) != nullptr || options.own_device.value_or(0) != 0;
+// The question, once for the ranks of a host, and the devices; neither if the starter of this rank
+// has printed them.
+void print_head(std::string_view question, const Options& options) {
+  if (std::getenv(kAsked) != nullptr) return;
   ::setenv(kAsked, "yes", /*overwrite=*/1);
-  if (is_asked) return;
-  say(fmt::format("Question: {}", question), 10);
+  if (options.own_device.value_or(0) == 0) say(fmt::format("Question: {}", question), 10);
+  print_devices(options.devices(options.num_devices), options.own_device);
   std::fflush(stdout);
 }
 
@@ -105,9 +112,8 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   }
   options.device_type = is_on_cpu ? DeviceType::cpu : resolve_device_type(device);
   declare_devices(options, virtual_devices);
-  const std::vector<Device> devices = options.devices(options.num_devices);
-  ask(question, options);
-  print_devices(devices, options.own_device);
+  options.devices(options.num_devices);  // throws if there are fewer
+  print_head(question, options);
   body(options);
   require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, ErrorCode::Io, "stdout",
           "cannot write to standard output; what was printed is not complete");

@@ -10,8 +10,8 @@
 namespace lockstep::tutorial {
 namespace {
 
-constexpr std::size_t kColumns = 90;  // in a row
-constexpr std::size_t kTicks = 6;     // on the axis
+constexpr std::size_t kColumns = 72;  // in a row, which has "gpu 0 |" before it and "|" behind
+constexpr std::size_t kTicks = 6;     // on the axis, and one at its end
 
 // A moment of the median step as a column.
 std::ptrdiff_t column_of(const ActedSteps& acted, std::int64_t moment_ns, std::int64_t width_ns) {
@@ -54,22 +54,23 @@ std::string draw_kernels(const ActedSteps& acted, int device, std::int64_t width
 }
 
 std::string draw_all_reduces(const ActedSteps& acted, int device, std::int64_t width_ns) {
-  char number = '1';
+  int bucket = 0;
   return draw_lane(acted, device, width_ns, [&](const trace::Span& span) -> char {
     if (span.thread != trace::kDeviceThread || span.lane != trace::Lane::comm) return 0;
-    return number < '9' ? number++ : '9';
+    return static_cast<char>('0' + bucket++ % 10);
   });
 }
 
 void print_axis(std::int64_t width_ns, std::size_t indent) {
+  const auto label = [&](std::size_t tick) {
+    return fmt::format("{:.0f}", 1e-3 * static_cast<double>(width_ns * tick) / kTicks);
+  };
   std::string axis(indent, ' ');
   for (std::size_t tick = 0; tick < kTicks; ++tick) {
     axis.resize(indent + tick * kColumns / kTicks, ' ');
-    axis += fmt::format("|{:.0f}{}",
-                        1e-3 * static_cast<double>(width_ns) * static_cast<double>(tick) / kTicks,
-                        tick == 0 ? " us" : "");
+    axis += "|" + label(tick);
   }
-  fmt::print("{}\n", axis);
+  fmt::print("{}{:>{}}|\n", axis, label(kTicks) + " us", indent + kColumns - axis.size());
 }
 
 }  // namespace lockstep::tutorial
