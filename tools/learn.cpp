@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <system_error>
 
 #include "engine/core/error.h"
@@ -114,14 +115,26 @@ void print_next(const CourseProgram* next) {
   fmt::print("next: {}\n  lockstep learn next\n", next->name);
 }
 
+// In lines of at most 80 columns.
+void print_indented(std::string_view text) {
+  constexpr std::size_t kRoom = 78;
+  while (text.size() > kRoom) {
+    const std::size_t end = text.rfind(' ', kRoom);
+    fmt::print("  {}\n", text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  fmt::print("  {}\n", text);
+}
+
 void print_course() {
   const PassedPrograms progress = read_progress(progress_file());
   int minutes = 0;
-  fmt::print("{:<22}{:>4}  {:<11} {}\n", "program", "min", "passed", "question");
+  fmt::print("{:<24} {:>3}  {}\n", "program", "min", "passed");
   for (const CourseProgram& program : kCourse) {
     const auto passed = progress.find(program.name);
-    fmt::print("{:<22}{:>4}  {:<11} {}\n", program.name, program.minutes,
-               passed == progress.end() ? "-" : passed->second, program.question);
+    fmt::print("{:<24} {:>3}  {}\n", program.name, program.minutes,
+               passed == progress.end() ? "-" : passed->second);
+    print_indented(program.question);
     minutes += program.minutes;
   }
   fmt::print("min: minutes to read and run it, {:.1f} hours in all\n", minutes / 60.0);

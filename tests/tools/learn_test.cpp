@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "tests/tools/run_lockstep.h"
 
@@ -29,19 +30,34 @@ class Learn : public ::testing::Test {
   TempFolder folder_;
 };
 
+// A question of two lines becomes one: each but the last ends with a word, the last with "?".
+std::string join_continued_questions(std::string text) {
+  for (std::size_t at = 0; (at = text.find("\n  ", at)) != text.npos; ++at) {
+    const std::size_t begin = text.rfind('\n', at - 1) + 1;
+    if (text.compare(begin, 2, "  ") == 0 && text[at - 1] != '?') text.replace(at, 3, " ");
+  }
+  return text;
+}
+
 TEST_F(Learn, ListsEveryProgramWithItsQuestion) {
   const Outcome outcome = learn("");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string joined = join_continued_questions(outcome.out);
   for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE "/tutorials")) {
     const std::string name = entry.path().stem().string();
     if (name.size() < 3 || !std::isdigit(name[0]) || entry.path().extension() != ".cpp") continue;
     std::ifstream source(entry.path());
     std::string question;
     std::getline(source, question);
-    EXPECT_THAT(outcome.out, ContainsRegex(name + " +[0-9]+  - "));
-    EXPECT_THAT(outcome.out, HasSubstr(question.substr(7)));
+    EXPECT_THAT(outcome.out, ContainsRegex(name + " +[0-9]+  -\n"));
+    EXPECT_THAT(joined, HasSubstr("\n  " + question.substr(7)));
   }
   EXPECT_THAT(outcome.out, HasSubstr("next: 01_list_devices"));
+}
+
+TEST_F(Learn, FitsIn80Columns) {
+  std::istringstream lines(learn("").out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80) << line;
 }
 
 TEST_F(Learn, KeepsWhatPassedAndGoesOn) {
@@ -50,7 +66,7 @@ TEST_F(Learn, KeepsWhatPassedAndGoesOn) {
   EXPECT_THAT(outcome.out, HasSubstr("01_list_devices passed\nnext: 02_check_gradients"));
   EXPECT_THAT(outcome.out, HasSubstr("Now try:\n  lockstep learn 01 -- --second cpu:5\n"));
   EXPECT_THAT(kept(), ContainsRegex("^01_list_devices 20[0-9-]+\n$"));
-  EXPECT_THAT(learn("").out, ContainsRegex("01_list_devices +15  20[0-9-]+ "));
+  EXPECT_THAT(learn("").out, ContainsRegex("01_list_devices +15  20[0-9-]+\n"));
   EXPECT_EQ(learn("check_gradients -- --fast --device cpu").exit_code, 0);
   EXPECT_THAT(learn("").out, HasSubstr("next: 03_train_model"));
 }
