@@ -113,7 +113,7 @@ void view_rows(const Tensor& batch) {
   tutorial::step(5, "take rows: a view, not a copy");
   const std::size_t bytes_before = bytes_in_use(batch.device());
   const Tensor shard = batch.rows(10, 20);
-  fmt::print("  batch.rows(10, 20) is {}, and {} more bytes are in use\n", describe(shard),
+  fmt::print("  batch.rows(10, 20) is {}; {} more bytes in use\n", describe(shard),
              bytes_in_use(batch.device()) - bytes_before);
   shard.fill(5);
   const std::vector<float> values = batch.to_vector<float>();

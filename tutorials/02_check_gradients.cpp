@@ -155,11 +155,10 @@ void run(const tutorial::Options& options, const std::string& mistake, double h)
   tutorial::check_close("engine and differences", from_differences, 1e-14 / h);
 
   tutorial::step(3, "gradients add up");
-  fmt::print(
-      "A second backward() through the same graph is an error, since its memory was freed:\n");
+  fmt::print("A second backward() through the same graph is an error, since it was freed:\n");
   tutorial::show_error([&] { loss.backward(); });
   engine.loss().backward();  // a new forward, and so a new graph
-  fmt::print("After a new forward and backward, b[0]'s gradient is {:.9f}: twice the first.\n",
+  fmt::print("After a new forward and backward, b[0]'s gradient is {:.9f}: twice as much.\n",
              engine.grad()[kBias]);
   tutorial::check_close("two backward passes leave the sum",
                         std::abs(engine.grad()[kBias] - 2 * grad[kBias]), 1e-15);

@@ -54,7 +54,7 @@ std::vector<double> train(const std::shared_ptr<nn::Module>& model, Device devic
   for (int epoch = 0; epoch < epochs; ++epoch) {
     double loss_sum = 0;
     // Forget the last gradients; forward; backward, which leaves a gradient for each weight; and
-    // w = w - lr * momentum of it.
+    // w -= lr * v, v a running sum of gradients (momentum).
     for (const data::Batch& batch : loader) {
       optimizer.zero_grad();
       const Variable loss = criterion((*model)(batch.x), batch.labels);
@@ -99,7 +99,7 @@ void run(const tutorial::Options& options) {
   const data::LabelledTensors test = datasets::load_digits().test;
 
   tutorial::step(1, "the data and the model");
-  fmt::print("digits: {} rows to train on, {} to test; test batch {}\n", datasets::kNumTrainDigits,
+  fmt::print("digits: {} rows to train on, {} to test\ntest batch {}\n", datasets::kNumTrainDigits,
              test.num_rows(), describe(test.x));
   const auto model = make_model(device);
   fmt::print("{}\n{} parameters on {}\n", model->to_string(), model->num_parameters(),

@@ -73,13 +73,13 @@ std::vector<Variable> show_scatter(const Tensor& batch, const std::vector<Device
 
 std::vector<std::shared_ptr<nn::Module>> show_replicate(const Model& model,
                                                         const std::vector<Device>& devices) {
-  tutorial::step(2, "replicate (nn.parallel.replicate): one copy of the model per device");
+  tutorial::step(2, "replicate (nn.parallel.replicate): a copy of the model per device");
   const auto replicas = parallel::replicate(model, devices);
   for (std::size_t i = 0; i < replicas.size(); ++i) {
     const Variable weight = replicas[i]->parameters()[0];
     const bool is_own = weight.value().shares_memory_with(model.fc.weight().value());
-    fmt::print("  replica {}: weight {}, {} by {}\n", i, describe(weight.value()),
-               is_own ? "the model's memory, passed on" : "a copy made", weight.node()->name());
+    fmt::print("  replica {}: weight {}, {}, from {}\n", i, describe(weight.value()),
+               is_own ? "the model's own" : "a copy", weight.node()->name());
   }
   tutorial::say(
       "A replica has no weights of its own. Its weight is the output of an operation, Broadcast, "
@@ -91,7 +91,7 @@ std::vector<std::shared_ptr<nn::Module>> show_replicate(const Model& model,
 // Backward goes the same way in reverse: gather's gradient is a scatter, the replicas run backward
 // at the same time, and replicate's gradient is a sum over the replicas, on the first device.
 void show_backward(const Model& model, const Variable& output, const Tensor& batch) {
-  tutorial::step(5, "loss.backward(): the replicas' gradients are summed on the first device");
+  tutorial::step(5, "loss.backward(): the replicas' gradients add up on device 0");
   loss_of(output).backward();
 
   // A replica's part of the sum: the gradient of its rows alone, weighted by their share.

@@ -81,7 +81,7 @@ std::vector<double> train(comm::Communicator& ranks, const std::shared_ptr<nn::M
   for (int epoch = 0; epoch < epochs; ++epoch) {
     double loss_sum = 0;
     // Forget the last gradients; forward; backward, which leaves a gradient for each weight; and
-    // w = w - lr * momentum of it.
+    // w -= lr * v, v a running sum of gradients (momentum).
     for (const data::Batch& batch : loader) {
       optimizer.zero_grad();
       const Variable loss = criterion((*model)(batch.x), batch.labels);

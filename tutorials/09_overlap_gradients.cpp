@@ -81,7 +81,7 @@ std::vector<double> train(comm::Communicator& ranks, const std::shared_ptr<nn::M
   for (int epoch = 0; epoch < epochs; ++epoch) {
     double loss_sum = 0;
     // Forget the last gradients; forward; backward, which leaves a gradient for each weight; and
-    // w = w - lr * momentum of it.
+    // w -= lr * v, v a running sum of gradients (momentum).
     for (const data::Batch& batch : loader) {
       optimizer.zero_grad();
       const Variable loss = criterion(ddp(batch.x), batch.labels);
@@ -272,7 +272,7 @@ void run(const tutorial::Options& options) {
                         tutorial::weight_tolerance(steps));
 
   const Rows digits = tutorial::load_digits(devices[0]);
-  tutorial::step(3, "2 rows on rank 0, 1 row on rank 1: the mean of their means is not the mean");
+  tutorial::step(3, "2 rows and 1 row: the mean of their means is not the mean");
   average_weighted(digits.part(0, 3), {1, 1}, devices);
   fmt::print("weigh each rank's loss by its rows * 2 ranks / 3 rows, so by 4/3 and 2/3:\n");
   tutorial::check_close("average and one device",
@@ -281,8 +281,7 @@ void run(const tutorial::Options& options) {
   tutorial::step(4, "no_sync: gradients of two batches, one all-reduce");
   accumulate(digits, devices);
 
-  tutorial::step(
-      5, fmt::format("three ways to average, on two {} in slow motion", topology.device.name));
+  tutorial::step(5, fmt::format("in slow motion on two {}", topology.device.name));
   const std::vector<double> seconds = compare_ways(topology, options.fast ? 3 : 6);
   const double gain = seconds[0] / seconds[2];
   guess.judge(gain < 1.1    ? 1

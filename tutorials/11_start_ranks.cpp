@@ -157,8 +157,8 @@ void run(const tutorial::Options& options) {
   if (tutorial::is_rank()) return be_a_rank(options);
   tutorial::step(1, "who is who");
   print_ranks(/*num_machines=*/2, /*ranks_per_machine=*/2);
-  print_ranks(/*num_machines=*/1, /*ranks_per_machine=*/4);
-  fmt::print("RANK says which part of the data is mine, LOCAL_RANK which of the local devices.\n");
+  print_ranks(/*num_machines=*/1, /*ranks_per_machine=*/3);
+  fmt::print("RANK says which part of the data is mine, LOCAL_RANK which local device.\n");
   const int num_ranks = options.num_devices;
   tutorial::step(2, fmt::format("{} terminals", num_ranks));
   const int sum = play_terminals(num_ranks);

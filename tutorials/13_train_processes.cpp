@@ -125,6 +125,7 @@ void train_and_compare(comm::Communicator& group, const Rows& digits, const Plac
   const Rows shown = digits.part(0, kBatch);
   double loss = 0;
   int num_epochs = 0;
+  if (place.rank == 0) fmt::print("loss of the first {} rows, after each epoch:\n", kBatch);
   // Every rank has the same weights and looks at the same rows, so all end after the same epoch.
   train(net, digits, place, [&](int epoch) {
     num_epochs = epoch;

@@ -70,7 +70,7 @@ void print_times(const char* name, const ActedSteps& acted) {
 void run(const tutorial::Options& options) {
   const predict::Topology topology = predict::find_topology(machine);
   const int num_steps = options.fast ? 3 : 6;
-  fmt::print("{}: {}; {}, {} rows a step\n", machine, topology.device.name, model, batch);
+  fmt::print("{}: {}\n{}, {} rows a step\n", machine, topology.device.name, model, batch);
   tutorial::step(1, "without overlap: all buckets after backward");
   const ActedSteps after =
       tutorial::act_out(topology, steps_of(Overlap::after_backward), num_steps);

@@ -111,7 +111,7 @@ void show_parts(const std::vector<Device>& devices, const Rows& batch) {
   const Variable h = net.part(0)(batch.x);
   tutorial::show_error([&] { net.part(1)(h); });
   const Variable copied = to(h, devices[1]);
-  fmt::print("h: {}; to(h, {}): {}, node {}\n", describe(h.value()), to_string(devices[1]),
+  fmt::print("h: {}\nto(h, {}): {}, node {}\n", describe(h.value()), to_string(devices[1]),
              describe(copied.value()), copied.node()->name());
 
   tutorial::step(3, "backward: gradients are copied back the same way");

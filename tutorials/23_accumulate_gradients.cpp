@@ -148,10 +148,11 @@ void compare_cuts(const std::vector<Device>& devices, int num_steps) {
         trained.all_reduces * 2 * (cut.devices - 1) / cut.devices * trained.gradient_bytes;
     fmt::print("{:7} {:14} {:8} {:19.0f} {:9.0f} KiB {:11.1g}{}\n", cut.devices, cut.micro_batches,
                num_windows / cut.devices / cut.micro_batches, trained.all_reduces, sent / 1024,
-               difference, cut.uses_no_sync ? "" : "  without no_sync");
+               difference, cut.uses_no_sync ? "" : "  *");
     worst = std::max(worst, difference);
     (cut.uses_no_sync ? with : without) = trained.all_reduces;
   }
+  fmt::print("*: without no_sync\n");
   tutorial::check_close("every cut gives one device's weights", worst,
                         tutorial::weight_tolerance(num_steps));
   tutorial::check(fmt::format("one all-reduce a step with no_sync, {} without", num_micro),

@@ -124,7 +124,7 @@ void average_with_find(const std::vector<Device>& devices) {
   fmt::print("gradient of    on rank 0    on rank 1    after DDP\n");
   fmt::print("left.bias   {:>12} {:>12} {:>11}\n", own[0][0], own[0][1], averaged[0]);
   fmt::print("right.bias  {:>12} {:>12} {:>11}\n", own[1][0], own[1][1], averaged[1]);
-  fmt::print("right.bias          none         none {:>11}   in a second pass that adds to it\n",
+  fmt::print("right.bias          none         none {:>11}   a second pass, which adds\n",
              untouched);
   tutorial::check("the average counts rank 1's missing gradient as zero", averaged[1] == "8");
   tutorial::check("a gradient that no rank computed is left as it was", untouched == averaged[1]);
@@ -263,8 +263,7 @@ void run(const tutorial::Options& options) {
   fail_without_find(two);
   tutorial::step(2, "the same with Unused::find, PyTorch's find_unused_parameters=True");
   average_with_find(two);
-  tutorial::step(
-      3, "the same parameters in every step: Unused::as_first, PyTorch's static_graph=True");
+  tutorial::step(3, "the same parameters in every step: Unused::as_first (static_graph)");
   take_first_graph(two);
 
   tutorial::step(

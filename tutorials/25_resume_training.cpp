@@ -198,8 +198,8 @@ void go_on_from_parts(Device device) {
     return difference;
   };
   fmt::print(
-      "{} of {} steps, saved; a new model makes the rest. What it read, and how far its weights\n"
-      "end from those of an uninterrupted run:\n",
+      "{} of {} steps, saved; a new model makes the rest. What it read, and how far\n"
+      "its weights end from those of an uninterrupted run:\n",
       num_steps / 2, num_steps);
   const double weights = resume(Parts::weights, "weights");
   const double momentum = resume(Parts::weights_and_momentum, "weights, momentum");

@@ -44,12 +44,14 @@ std::int64_t length_ns(const ActedSteps& acted) {
 }
 
 std::string draw_kernels(const ActedSteps& acted, int device, std::int64_t width_ns) {
-  return draw_lane(acted, device, width_ns, [](const trace::Span& span) -> char {
+  bool is_backward = false;  // from the first kernel of that name on, whatever the next are called
+  return draw_lane(acted, device, width_ns, [&](const trace::Span& span) -> char {
     if (!slow_motion::is_kernel(span)) return 0;
     const std::string_view name = span.name;
-    if (name.find("backward") != name.npos) return 'b';
     if (name == "add" || name == "axpy") return '+';
-    return name == "sgd" ? 'u' : 'f';
+    if (name == "sgd") return 'u';
+    is_backward = is_backward || name.find("backward") != name.npos;
+    return is_backward ? 'b' : 'f';
   });
 }
 
@@ -68,9 +70,9 @@ void print_axis(std::int64_t width_ns, std::size_t indent) {
   std::string axis(indent, ' ');
   for (std::size_t tick = 0; tick < kTicks; ++tick) {
     axis.resize(indent + tick * kColumns / kTicks, ' ');
-    axis += "|" + label(tick);
+    axis += "|" + label(tick) + (tick == 0 ? " us" : "");
   }
-  fmt::print("{}{:>{}}|\n", axis, label(kTicks) + " us", indent + kColumns - axis.size());
+  fmt::print("{}{:>{}}|\n", axis, label(kTicks), indent + kColumns - axis.size());
 }
 
 }  // namespace lockstep::tutorial
