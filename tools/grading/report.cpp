@@ -62,7 +62,7 @@ int hidden_points(const lab::Lab& lab) {
 
 std::string lab_text(const GradeReport& report, const Grade& grade) {
   const lab::Lab& lab = *grade.submission.lab;
-  std::string text = wrapped(fmt::format("lab {}: {}", lab.folder, lab.title), 0) + "\n";
+  std::string text = wrap(fmt::format("lab {}: {}", lab.folder, lab.title)) + "\n\n";
   if (!grade.submission.problem.empty()) {
     text += fmt::format("  {}\n", wrap(grade.submission.problem, kTerminalColumns, 2));
   } else if (!grade.problem.empty()) {
