@@ -77,8 +77,8 @@ void show_device_error(const std::vector<Device>& devices) {
   DataParallel wrapped(net, {.devices = devices});
   tutorial::say("error: " + tutorial::expect_error([&] { wrapped(x); }), 7);
   fmt::print(
-      "Replicas are copied from the first device of the list, so the parameters must be there.\n"
-      "The input may be anywhere: scatter copies it. The way out:\n"
+      "Replicas are copied from the first device of the list, so the parameters must be\n"
+      "there. The input may be anywhere: scatter copies it. The way out:\n"
       "  net->to(devices[0]);  then wrapped(x) gives ");
   net->to(devices[0]);
   fmt::print("{}\n", to_string(wrapped(x).shape()));

@@ -114,7 +114,7 @@ void walk_through_plan(plan::RankBuffers buffers) {
   const std::vector<double> sum = sum_of(buffers);
   const plan::CollectivePlan ring = plan::ring_all_reduce(std::ssize(buffers), sum.size());
   fmt::print(
-      "Each digit stands for a rank. A star marks a finished chunk: the sum of all ranks.\n");
+      "Each digit stands for a rank. A star marks a finished chunk, the sum of all\nranks.\n");
   print_buffers(buffers, sum);
   for (std::size_t s = 0; s < ring.steps.size(); ++s) {
     std::string moves;
@@ -188,7 +188,7 @@ double plan_seconds(const plan::CollectivePlan& plan) {
 void compare_over_link(int n, bool fast) {
   const std::size_t num_elements = 27720u * (fast ? 12 : 36);  // divisible by 1 to 12
   const double num_bytes = sizeof(float) * num_elements;
-  fmt::print("{} threads as ranks, {:.1f} MB each, every rank with a simulated port of {}\n", n,
+  fmt::print("{} threads as ranks, {:.1f} MB each; every rank's port, simulated: {}\n", n,
              num_bytes * 1e-6, link_spec);
   fmt::print("                       steps  buffers sent  plan says   measured       busbw\n");
   const auto compare = [&](const char* name, AllReducePlan plan, const AllReduce& all_reduce) {

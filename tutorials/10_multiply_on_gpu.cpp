@@ -74,7 +74,7 @@ void multiply_row_major(Device device) {
       "  memory 1 2 3 4 5 6, row-major [2, 3]: its rows are 1 2 3 | 4 5 6\n"
       "  column-major [3, 2]: its columns are 1 2 3 | 4 5 6: its transpose, and no byte\n"
       "  moved\n"
-      "  gemm: C [m, n] = op(A) op(B), k products in each sum; N: as it is, T: transposed\n"
+      "  gemm: C [m, n] = op(A) op(B), k products in each sum; N: as is, T: transposed\n"
       "  lda, ldb, ldc: leading dimensions, the elements from one column to the next\n");
   multiply("y = x W^T", x, 'N', weight, 'T', y);
   multiply("grad_x = grad_y W", grad_y, 'N', weight, 'N', grad_x);

@@ -54,7 +54,7 @@ void show_one_image() {
   const Variable weight(Tensor::from(kKernel, {1, 9}));      // a Linear's: [out, in]
   const Variable rows = patches(image, 3, 3);                // [places, 9 pixels of a patch]
   const Variable y = linear(rows, weight, Variable());
-  fmt::print("a 3 x 3 kernel fits into 4 x 4 pixels at 2 x 2 places: the rows of {}\n",
+  fmt::print("a 3 x 3 kernel fits into 4 x 4 pixels at 2 x 2 places, the rows of\n{}\n",
              describe(rows.value()));
   const std::vector<float> pixels = rows.value().to_vector<float>();
   for (int r = 0; r < 4; ++r) {
