@@ -83,7 +83,8 @@ Variable convolve_by_patches(const nn::Conv2d& layer, const Variable& x) {
 void show_batch(const nn::Conv2d& layer, const Variable& x) {
   tutorial::step(2, "a batch of digits, many kernels");
   const Variable y = conv2d(x, layer.weight(), layer.bias());
-  fmt::print("{}\nimages {} -> {}\n", layer.to_string(), describe(x.value()), describe(y.value()));
+  fmt::print("{}\nimages {}\n    -> {}\n", layer.to_string(), describe(x.value()),
+             describe(y.value()));
   tutorial::check_close("conv2d() against patches() and linear()", y.value(),
                         convolve_by_patches(layer, x).value(), 1e-5);
   const std::size_t in = x.shape()[1] * x.shape()[2];
