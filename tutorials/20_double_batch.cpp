@@ -216,8 +216,8 @@ int worst_of(const std::vector<Cause>& causes) {
 
 // As much as the runs allow to say: "0.69 instead of 0.85".
 std::string compare(const Cause& changed, const Cause& base) {
-  return fmt::format("{:.2f} {} {:.2f}", changed.mean(),
-                     is_told_apart(changed, base) ? "instead of" : "and by chance apart from",
+  return fmt::format("{:.2f}{} {:.2f}", changed.mean(),
+                     is_told_apart(changed, base) ? " instead of" : ", not clearly apart from",
                      base.mean());
 }
 
