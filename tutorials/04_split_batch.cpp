@@ -78,8 +78,8 @@ std::vector<std::shared_ptr<nn::Module>> show_replicate(const Model& model,
   for (std::size_t i = 0; i < replicas.size(); ++i) {
     const Variable weight = replicas[i]->parameters()[0];
     const bool is_own = weight.value().shares_memory_with(model.fc.weight().value());
-    fmt::print("  replica {}: weight {}, {}, from {}\n", i, describe(weight.value()),
-               is_own ? "the model's own" : "a copy", weight.node()->name());
+    fmt::print("  replica {}: weight {}, {}, by {}\n", i, describe(weight.value()),
+               is_own ? "the model's" : "a copy", weight.node()->name());
   }
   tutorial::say(
       "A replica has no weights of its own. Its weight is the output of an operation, Broadcast, "
