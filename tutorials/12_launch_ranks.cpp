@@ -62,6 +62,7 @@ void fail_on_one_rank(tutorial::RankProcess& me) {
 // A helper process, as data loaders start them, which leaves its session so that no signal to the
 // group reaches it. Then its rank dies without a word.
 void die_with_a_helper(tutorial::RankProcess& me) {
+  me.group().barrier();  // all have met
   if (me.rank() == 1) {
     if (::fork() == 0) {
       ::setsid();

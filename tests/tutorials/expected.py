@@ -187,12 +187,25 @@ def released_figures(old, first):
     return released
 
 
+def varying_words(runs):
+    """Step, line and place of the words that differ between the runs; all that occur unequally often where the runs have
+    other words."""
+    varying = set()
+    for step, in_runs in enumerate(zip(*([words_of(lines) for lines in lines_of_steps(run)] for run in runs))):
+        same_words = len({tuple(word.has_digit() or word.text for word in words) for words in in_runs}) == 1
+        counts = [Counter(word.text for word in words) for words in in_runs]
+        for number, word in enumerate(in_runs[0]):
+            texts = {words[number].text for words in in_runs} if same_words else {count[word.text] for count in counts}
+            if len(texts) > 1:
+                varying.add((step, word.line, word.place))
+    return varying
+
+
 def marked(runs, old=""):
     """The first run, with "~" before each number that may vary: that differs between the runs, or has a point, an
     exponent, or a unit of time or %. One that is released in the old text has "~~", and so has a rounding error: a
     negative exponent."""
-    steps = [[Counter(word.text for word in words_of(lines)) for lines in lines_of_steps(run)] for run in runs]
-    released = released_figures(old, runs[0])
+    varying, released = varying_words(runs), released_figures(old, runs[0])
     numbers = {(step, line): number for step, lines in enumerate(lines_of_steps(runs[0])) for number, line in enumerate(lines)}
     lines, step = [], 0
     for line in re.sub(r"[^ \n]*/bin/", "", runs[0]).splitlines():
@@ -203,11 +216,12 @@ def marked(runs, old=""):
             nonlocal place
             word = bare(match[0])
             place += bool(word)
-            varies = re.search(r"\d\.\d|\de[-+]?\d", word) or len({counts[step][word] for counts in steps}) > 1
+            where = (step, numbers.get((step, line)), place)
+            varies = re.search(r"\d\.\d|\de[-+]?\d", word) or where in varying
             is_measured = re.match(r"\d+ (ns|us|ms|s|%)([ ,.:;)]|$)", line[match.start():])
             if not is_measured and not (varies and re.search(r"\d", word)):
                 return match[0]
-            is_released = re.search(r"\de-\d", word) or (step, numbers.get((step, line)), place) in released
+            is_released = re.search(r"\de-\d", word) or where in released
             return ("~~" if is_released else "~") + match[0]
 
         lines.append(re.sub(r"[^ \t]+", mark, line))
