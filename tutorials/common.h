@@ -68,8 +68,8 @@ struct Setup {
 // The whole of a tutorial's main(): reads the flags, prints "Question: ...", then "using device:
 // ..." (a rank: "using device: cpu:1 of cpu:0 to cpu:3 ..."), runs the body. Of a job's ranks the
 // first on each host asks the question. A rank whose starter is a tutorial, which has printed both
-// lines, prints neither. Where there are GPUs, but fewer than num_devices, each becomes several logical devices, and
-// the device line says so; --virtual-devices and LOCKSTEP_VIRTUAL_DEVICES
+// lines, prints neither. Where there are GPUs, but fewer than num_devices, each becomes several
+// logical devices, and the device line says so; --virtual-devices and LOCKSTEP_VIRTUAL_DEVICES
 // (runtime/logical_device.h) say which. Returns the exit code: 0; 2 for a wrong command line; 1
 // for any other error, a failed check included. Errors are one line on stderr.
 int run_main(int argc, char** argv, std::string_view question, const Body& body,

@@ -15,11 +15,12 @@ std::int64_t length_ns(const ActedSteps& acted);
 // update. width_ns: the time that the whole row shows.
 std::string draw_kernels(const ActedSteps& acted, int device, std::int64_t width_ns);
 
-// Its all-reduces, by the number of the bucket: 0, 1, ... in the order in which they began. Beyond 9
-// it is the number's last digit.
+// Its all-reduces, by the number of the bucket: 0, 1, ... in the order in which they began. Beyond
+// 9 it is the number's last digit.
 std::string draw_all_reduces(const ActedSteps& acted, int device, std::int64_t width_ns);
 
-// Microseconds above the rows, which begin `indent` columns to the right; the last label is the end.
+// Microseconds above the rows, which begin `indent` columns to the right; the last label is the
+// end.
 void print_axis(std::int64_t width_ns, std::size_t indent);
 
 }  // namespace lockstep::tutorial
