@@ -283,6 +283,7 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
   Progress progress = make_progress(plan, flags.training);
   if (!flags.training.watch) observer.on_step = progress.observer();  // else the lanes show it
   fmt::print(out, "{}\n", table_header(width));
+  std::fflush(out);
   for (const PlannedRow& planned : plan) {
     const bool is_single = planned.placement.mode == Mode::single;
     if (is_single && planned.rows_per_device) {
