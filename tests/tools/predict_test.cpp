@@ -211,7 +211,8 @@ TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
                   2, {"--devices", "2 layers"});
   expect_success(run(flags + " --strategy pipeline --pipeline-schedule 1f1b"));
   EXPECT_EQ(read_json(folder_ / "p.json")["config"]["pipeline_schedule"], "1f1b");
-  expect_rejected(run(flags + " --strategy pipeline --pipeline-schedule interleaved"), 2, {"2 layers", "4"});
+  expect_rejected(run(flags + " --strategy pipeline --pipeline-schedule interleaved"), 2,
+                  {"2 layers", "4"});
 }
 
 TEST_F(Predict, WorkloadsThatCannotBeTrueAreNamed) {

@@ -115,13 +115,13 @@ mutant(bitwise_adds_in_another_order
 
 mutant(last_micro_batch_not_reduced
   SOURCE tools/training/model.cpp
-  REPLACE [=[  add(plan.parts.back());]=]
+  REPLACE [=[  add(parts.back());]=]
   WITH [=[  auto* const unsynchronised = dynamic_cast<parallel::Ddp*>(&model);
   if (unsynchronised == nullptr) {
-    add(plan.parts.back());
+    add(parts.back());
   } else {
     const auto no_sync = unsynchronised->no_sync();
-    add(plan.parts.back());
+    add(parts.back());
   }]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3 --accumulate 4"
   EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")

@@ -240,8 +240,7 @@ TEST_F(MachineTest, OnStageAllReducesTakeWhatWasMeasured) {
 TEST_F(MachineTest, OnStageGroupsHaveARankPerDevice) {
   Machine machine(pair());
   const OnStage on_stage(machine);
-  expect_error(ErrorCode::Usage,
-               "the simulated machine has devices for 2 ranks, found 3 ranks",
+  expect_error(ErrorCode::Usage, "the simulated machine has devices for 2 ranks, found 3 ranks",
                [] { with_acted_links(3); });
 }
 
