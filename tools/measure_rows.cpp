@@ -62,7 +62,7 @@ RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, st
   return row;
 }
 
-constexpr double kFirstWarmUpSeconds = 0.3;
+constexpr double kFirstWarmUpSeconds = 0.5;
 
 // Runs a row whose devices all belong to this process.
 RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,

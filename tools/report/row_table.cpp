@@ -28,7 +28,7 @@ std::string asked_text(const TrainingTask& task, fmt::format_string<const std::s
 std::string describe_baseline(const RunRow& baseline) {
   const std::size_t threads = baseline.threads_per_device;
   const std::string what =
-      baseline.result.acted ? fmt::format("1 {}, acted out", baseline.result.acted->device)
+      baseline.result.acted ? fmt::format("1 {}, simulated", baseline.result.acted->device)
       : is_on_cores(baseline)
           ? fmt::format("1 device with {} {}", threads, threads == 1 ? "thread" : "threads")
           : "1 GPU";
