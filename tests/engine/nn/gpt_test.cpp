@@ -172,8 +172,9 @@ TEST(Gpt, FilesWithLinearLayersAsInMemoryAreReadToo) {
   const TempFolder folder;
   Gpt model = small();
   std::vector<checkpoint::NamedArrayView> arrays;
-  const StateDict state = state_dict(model);
-  for (const auto& [name, tensor] : state) {
+  StateDict state = state_dict(model);
+  for (auto& [name, tensor] : state) {
+    tensor = tensor.to(Device{});  // a file is written from the CPU's memory
     arrays.push_back({name,
                       tensor.dtype(),
                       tensor.shape(),
