@@ -69,7 +69,8 @@ TEST(Compare, RowsWithBatchNormAreJudgedByTheirGradients) {
       folder.path());
   expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("batch norm takes the statistics of each device's own rows"));
-  for (const nlohmann::json& row : read_json(folder / "r")["rows"]) {
+  const nlohmann::json run = read_json(folder / "r");
+  for (const nlohmann::json& row : run["rows"]) {
     EXPECT_EQ(row["verdict"]["equal"], true);
     EXPECT_TRUE(row["verdict"]["first_steps_max_abs_diff"].is_null());
     EXPECT_EQ(row["verdict"]["gradient_checks"].size(), 2u);
@@ -113,7 +114,8 @@ TEST(Compare, SynchronisedBatchNormEndsAsOneDevice) {
       run_lockstep(words("compare --model resnet18:4 --batch 30 --modes dp,ddp --devices "
                          "4 --steps 3 --lr 0.01 --sync-batch-norm --json r"),
                    folder.path()));
-  for (const nlohmann::json& row : read_json(folder / "r")["rows"]) {
+  const nlohmann::json run = read_json(folder / "r");
+  for (const nlohmann::json& row : run["rows"]) {
     EXPECT_EQ(row["verdict"]["equal"], true);
     EXPECT_LE(row["verdict"]["first_steps_max_abs_diff"], 1e-4);
   }
@@ -181,7 +183,8 @@ TEST(Compare, ADeviceHasTheSameSizeInEveryRow) {
         "compare --device cpu --modes dp,ddp --devices 1,2 --steps 2 --ranks {} --json r", ranks);
     expect_success(run_lockstep(words(command.c_str()), folder.path()));
     const std::size_t cores = runtime::num_cores();
-    for (const nlohmann::json& row : read_json(folder / "r")["rows"]) {
+    const nlohmann::json run = read_json(folder / "r");
+    for (const nlohmann::json& row : run["rows"]) {
       EXPECT_EQ(row["threads_per_device"], std::max<std::size_t>(1, cores / 2));
       const auto ideal = std::min(row["devices"].get<std::size_t>(), cores);
       EXPECT_EQ(row["ideal_speedup"], static_cast<double>(ideal));

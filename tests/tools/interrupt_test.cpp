@@ -147,7 +147,7 @@ TEST_F(Interrupt, CompareWritesTheRowsThatAreDone) {
   for (const std::string ranks : {"threads", "processes"}) {
     // The first rows are short; the others have too many rows for any test's patience.
     const Outcome outcome = interrupt(
-        "compare --modes dp,ddp --devices 1,2 --epochs 1000 --model mlp:64-8-10 --json run.json "
+        "compare --modes dp,ddp --devices 1,2 --epochs 200 --model mlp:64-8-10 --json run.json "
         "--ranks " +
             ranks,
         "\nsingle", 1);
