@@ -70,7 +70,7 @@ class LineReader {
   bool has_ended_ = false;
 };
 
-// Where the line's first field ends: at a separator outside quotes.
+// The end of the line's first field: the first separator outside quotes.
 std::size_t find_separator(std::string_view line, char separator) {
   bool is_quoted = false;
   for (std::size_t i = 0; i < line.size(); ++i) {

@@ -85,8 +85,6 @@ struct Judged {
 
 // A smaller distance from the ideal is not worth a sentence.
 constexpr double kCloseToIdeal = 0.95;
-// A higher efficiency means more than noise.
-constexpr double kTooEfficient = 1.05;
 // A part of the distance that is smaller than this share of it goes unsaid.
 constexpr double kNotable = 0.1;
 
@@ -112,10 +110,6 @@ struct Excess {
       false;  // as long for any number of rows: more of them make it matter less
 };
 
-std::string rows_text(std::size_t rows) {
-  return fmt::format("{} row{}", rows, rows == 1 ? "" : "s");
-}
-
 // Matrix products of fewer rows use a device less well.
 Excess computation_excess(const FileRow& row, const FileRow& baseline, double seconds) {
   const std::size_t rows = row.batch / row.devices;
@@ -123,7 +117,7 @@ Excess computation_excess(const FileRow& row, const FileRow& baseline, double se
     return {seconds, "forward and backward, slower than one device's", "", false};
   }
   return {seconds, "smaller products",
-          fmt::format("{} a device instead of {}", rows_text(rows), baseline.batch), true};
+          fmt::format("{} a device instead of {}", count_text(rows, "row"), baseline.batch), true};
 }
 
 Excess optimizer_excess(const FileRow& row, double seconds) {
@@ -184,9 +178,9 @@ std::vector<Excess> excesses(const FileRow& row, const FileRow& baseline) {
 }
 
 std::string sharing_text(const FileRow& row, std::size_t num_cores) {
-  const std::size_t count = num_hardware_units(row, num_cores);
-  return fmt::format("{} devices share {} {}{}", row.devices, count,
-                     row.is_on_cores ? "core" : "GPU", count == 1 ? "" : "s");
+  return fmt::format(
+      "{} devices share {}", row.devices,
+      count_text(num_hardware_units(row, num_cores), row.is_on_cores ? "core" : "GPU"));
 }
 
 // Why the row's times cannot be judged; empty if they can.
@@ -251,7 +245,7 @@ std::string limit_text(const Judged& judged) {
   }
   const std::string disturbed = disturbance(judged);
   if (!disturbed.empty()) return text + fmt::format(" But {}.", disturbed);
-  if (efficiency(judged) > kTooEfficient) {
+  if (efficiency(judged) > Scaling::kMostByNoise) {
     return text + fmt::format(
                       " {:.0f} % of the ideal is more than the hardware gives: one device was "
                       "disturbed, or its data left the caches; measure both again.",
@@ -268,7 +262,8 @@ std::string lost_to(const Judged& judged) {
   if (!disturbance(judged).empty()) return "; " + disturbance(judged);
   if (is_oversubscribed(row, judged.num_cores)) return "; " + sharing_text(row, judged.num_cores);
   const bool is_near = efficiency(judged) >= kCloseToIdeal;
-  if (is_near || efficiency(judged) > kTooEfficient || !judged.baseline().breakdown) return "";
+  if (is_near || efficiency(judged) > Scaling::kMostByNoise || !judged.baseline().breakdown)
+    return "";
   const Excess most = excesses(row, judged.baseline())[0];
   if (most.seconds <= 0) return "";
   return fmt::format("; the largest loss: {}", most.name);

@@ -46,7 +46,7 @@ std::string sandbox_line(const GradeReport& report) {
   return wrap(fmt::format("sandbox: {}", fmt::join(report.sandbox, ", "))) + "\n";
 }
 
-// For whoever runs what others wrote; a student runs his own code.
+// Warns a teacher, who runs what others wrote; a student runs code of his own.
 std::string sandbox_warning(const GradeReport& report) {
   if (report.sandbox.size() > 1) return "";
   return "bubblewrap is missing or does not work, so a submission can reach your files\n";

@@ -167,39 +167,53 @@ bool is_reduction(const Span& span, bool is_predicted) {
          is_comm_lane(span, is_predicted);
 }
 
-// The buckets by their all-reduces' numbers, which a collective has on all ranks, and in the lanes
-// of its thread and of its device alike. Other all-reduces, such as those of a shared batch norm,
-// ended before a bucket was launched or have higher numbers. launches: of this rank, in order.
-std::map<std::int64_t, std::int64_t> buckets_by_call(const std::vector<Span>& spans,
-                                                     const std::vector<Span>& launches) {
+// The numbers of the buckets' all-reduces in the whole timeline of a rank; a collective has the
+// same one in the lanes of its thread and of its device. Other all-reduces, such as those of a
+// shared batch norm, ended before a bucket was launched or have higher numbers.
+std::set<std::int64_t> bucket_calls(const Events& events, int rank) {
   std::map<std::int64_t, std::int64_t> end_of_call;  // as its thread saw it
-  for (const Span& span : spans) {
-    if (span.thread == trace::kDeviceThread || span.sequence == trace::kNoSequence) continue;
-    if (is_reduction(span, false)) end_of_call[span.sequence] = span.end_ns;
+  for (const Span& span : events.spans) {
+    if (span.rank != rank || span.thread == trace::kDeviceThread) continue;
+    if (span.sequence != trace::kNoSequence && is_reduction(span, false)) {
+      end_of_call[span.sequence] = span.end_ns;
+    }
   }
-  std::map<std::int64_t, std::int64_t> buckets;
+  std::vector<std::int64_t> launches;
+  for (const Span& span : events.launches) {
+    if (span.rank == rank) launches.push_back(span.begin_ns);
+  }
+  std::ranges::sort(launches);
+  std::set<std::int64_t> calls;
   auto call = end_of_call.begin();
-  for (const Span& launch : launches) {
-    while (call != end_of_call.end() && call->second <= launch.begin_ns) ++call;
+  for (const std::int64_t launch_ns : launches) {
+    while (call != end_of_call.end() && call->second <= launch_ns) ++call;
     if (call == end_of_call.end()) break;
-    const auto bucket = static_cast<std::int64_t>(buckets.size());
-    buckets[call++->first] = bucket;
+    calls.insert(call++->first);
   }
-  return buckets;
+  return calls;
 }
 
-// Makes each span's sequence the number of its bucket, from 0; -1 for what is no bucket's
-// all-reduce. A predicted device reduces buckets alone, one after another.
-void number_buckets(std::vector<Span>& spans, const std::vector<Span>& launches,
+// Makes each span's sequence the number of its bucket, from 0 in the step; -1 for what is no
+// bucket's all-reduce. A predicted device reduces buckets alone, one after another.
+void number_buckets(std::vector<Span>& spans, const std::set<std::int64_t>& calls,
                     bool is_predicted) {
-  const std::map<std::int64_t, std::int64_t> buckets = buckets_by_call(spans, launches);
+  const auto is_on_device = [](const Span& span) { return span.thread == trace::kDeviceThread; };
+  // A thread may be behind its device, in another step.
+  const bool has_device = std::ranges::any_of(spans, is_on_device);
+  std::set<std::int64_t> of_step;
+  for (const Span& span : spans) {
+    if (has_device && !is_on_device(span)) continue;
+    if (is_reduction(span, is_predicted) && calls.contains(span.sequence)) {
+      of_step.insert(span.sequence);
+    }
+  }
   std::map<Lane, std::int64_t> next;
   for (Span& span : spans) {
-    const auto found = buckets.find(span.sequence);
+    const auto found = of_step.find(span.sequence);
     span.sequence = !is_reduction(span, is_predicted) ? -1
                     : is_predicted                    ? next[span.lane]++
-                    : found == buckets.end()          ? -1
-                                                      : found->second;
+                    : found == of_step.end()          ? -1
+                                                      : std::distance(of_step.begin(), found);
   }
 }
 
@@ -222,8 +236,9 @@ void add_comm(const Span& piece, const trace::IntervalSet& computing, Json& span
 }
 
 // REQUIRES: spans are one rank's, by their begin.
-Json lanes_of(std::vector<Span> spans, const std::vector<Span>& launches, bool is_predicted) {
-  number_buckets(spans, launches, is_predicted);
+Json lanes_of(std::vector<Span> spans, const std::set<std::int64_t>& bucket_calls,
+              bool is_predicted) {
+  number_buckets(spans, bucket_calls, is_predicted);
   if (is_predicted) {  // a device's lanes run at the same time
     for (Span& span : spans) span.thread = static_cast<std::uint32_t>(span.lane);
   }
@@ -276,8 +291,7 @@ Json read_step_timeline(const std::filesystem::path& path, std::string_view oper
     const std::string name =
         named == events.rank_names.end() ? "rank " + std::to_string(rank) : named->second;
     timeline["ranks"].push_back(
-        {{"name", name},
-         {"lanes", lanes_of(inside, spans_inside(events.launches, rank, own, all), is_predicted)}});
+        {{"name", name}, {"lanes", lanes_of(inside, bucket_calls(events, rank), is_predicted)}});
   }
   return timeline;
 }

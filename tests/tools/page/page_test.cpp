@@ -160,7 +160,7 @@ TEST_F(Page, AnAllReduceOfStatisticsIsNoBucket) {
   }
   statistics["ts"] = statistics["ts"].get<double>() - 500;
   statistics["dur"] = 200;
-  statistics["args"]["sequence"] = 0;
+  statistics["args"]["sequence"] = 2;  // between the buckets of both steps
   events["traceEvents"].push_back(statistics);
   testing::write_json_file(folder_ / "t.json", events);
   testing::write_json_file(folder_ / "out.json", testing::sample_run());
