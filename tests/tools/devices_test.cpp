@@ -9,6 +9,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "engine/runtime/cpu_cores.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/fake_nvidia_smi/fake_machine.h"
 #include "tests/tools/formats_doc.h"
@@ -210,7 +211,8 @@ TEST(GpuTable, NamesProcessesWithUserAndMemory) {
   machine.set_processes(0, {getpid(), 1 << 30});
   const std::string table = gpu_table(list(cuda_of({0})).json);
   EXPECT_THAT(table, HasSubstr("used MiB  process\n"));
-  EXPECT_THAT(table, HasSubstr("devices_tests"));
+  const std::string command = runtime::read_process_file(getpid(), "cmdline");
+  EXPECT_THAT(table, HasSubstr("  " + command.substr(0, 20))) << "the table may cut a long path";
   EXPECT_THAT(table, HasSubstr("1073741824  -         1024  (not seen from here)"));
   EXPECT_THAT(table, Not(HasSubstr("memory itself"))) << "one GPU reaches nobody";
 }
