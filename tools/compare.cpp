@@ -51,8 +51,7 @@ std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
   return distinct;
 }
 
-// Throws Error{Numeric}, so that the program exits with 1, if a check of a row failed or a row
-// cannot be judged.
+// Throws Error{Numeric}, so that the program exits with 1, if a check of a row failed.
 void require_right_rows(const std::vector<RunRow>& rows) {
   std::size_t num_wrong = 0;
   for (const RunRow& row : rows) num_wrong += row.verdict && row.verdict->failure;
@@ -60,13 +59,9 @@ void require_right_rows(const std::vector<RunRow>& rows) {
     if (!row.verdict || row.verdict->equal()) continue;
     const std::string name = fmt::format("{} on {}", to_string(row.placement.mode),
                                          count_text(row.placement.devices.size(), "device"));
-    if (row.verdict->failure) {
-      fail(ErrorCode::Numeric, "compare", "{} does not train as one device does: {}{}", name,
-           row.verdict->failure->text(),
-           num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
-    }
-    if (num_wrong > 0) continue;
-    fail(ErrorCode::Numeric, "compare", "{} cannot be judged: {}", name, row.verdict->unjudged);
+    fail(ErrorCode::Numeric, "compare", "{} does not train as one device does: {}{}", name,
+         row.verdict->failure->text(),
+         num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
   }
 }
 
@@ -76,12 +71,8 @@ void print_verdict(const TrainingTask& task, const std::vector<RunRow>& rows, st
     return;
   }
   std::vector<Verdict> verdicts;
-  double drift = 0;
-  for (const RunRow& row : rows) {
-    verdicts.push_back(*row.verdict);
-    drift = std::max(drift, row.max_abs_weight_diff);
-  }
-  for (const std::string& line : verdict_lines(task, verdicts, drift)) {
+  for (const RunRow& row : rows) verdicts.push_back(*row.verdict);
+  for (const std::string& line : verdict_lines(task, verdicts)) {
     fmt::print(out, "{}\n", wrap(line));
   }
 }

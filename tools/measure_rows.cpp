@@ -102,42 +102,49 @@ RunRow run_row(const PlannedRow& planned, const TrainingFlags& flags,
   return row;
 }
 
-// Makes runs that no row shows: one device with the batches of a row whose baseline has others, and
-// rows in another precision. They use all cores, because their time does not count.
+// Makes runs that no row shows: one device with the batches of a row whose baseline has others, or
+// in the row's shares, and rows in another precision. They use all cores, because their time does
+// not count.
 class Repeater {
  public:
   Repeater(const TrainingFlags& flags, TrainingObserver observer)
       : flags_(flags), observer_(std::move(observer)) {}
 
   void add(const PlannedRow& planned, const TrainingResult& single) {
-    singles_[key(planned.task)] = single;
+    singles_[key(planned, planned.task)] = single;
   }
 
   // One device's result of a task.
   const TrainingResult& single(const PlannedRow& planned, const TrainingTask& task) {
-    const auto [found, is_new] = singles_.try_emplace(key(task));
+    const auto [found, is_new] = singles_.try_emplace(key(planned, task));
     if (is_new) found->second = train_single(planned, task);
     return found->second;
   }
 
   Repeats repeats_of(const PlannedRow& planned) {
-    return {
-        [this, &planned](DType dtype, std::size_t num_steps) {
-          const TrainingTask task = in_dtype(dtype, num_steps, planned.task);
-          return largest_difference(keep(single(planned, task).weights), row(planned, task)).value;
-        },
-        [this, &planned](std::size_t num_steps) {
-          TrainingTask task = in_dtype(DType::float64, num_steps, planned.task);
-          const KeptTensors expected = keep(single(planned, task).weights);
-          task.initial_weights = one_bit_off(nn::state_dict(*make_model(task, Device{})));
-          return largest_difference(expected, keep(train_single(planned, task).weights)).value;
-        }};
+    return {[this, &planned](DType dtype, std::size_t num_steps) {
+              const TrainingTask task = in_dtype(dtype, num_steps, planned.task);
+              return distance(keep(single(planned, task).weights), row(planned, task));
+            },
+            [this, &planned](DType dtype, std::size_t num_steps) {
+              TrainingTask task = in_dtype(dtype, num_steps, planned.task);
+              const KeptTensors expected = keep(single(planned, task).weights);
+              task.initial_weights = off_by_one_bit(nn::state_dict(*make_model(task, Device{})));
+              return distance(expected, keep(train_single(planned, task).weights));
+            }};
   }
 
  private:
-  using Key = std::tuple<DType, std::size_t, std::size_t>;
+  using Key = std::tuple<DType, std::size_t, std::size_t, std::size_t>;
 
-  static Key key(const TrainingTask& task) { return {task.dtype, task.num_steps, task.batch}; }
+  // The number of devices in whose shares one device takes a batch.
+  static std::size_t num_shares(const PlannedRow& planned) {
+    return planned.task.has_own_statistics() ? planned.placement.devices.size() : 1;
+  }
+
+  static Key key(const PlannedRow& planned, const TrainingTask& task) {
+    return {task.dtype, task.num_steps, task.batch, num_shares(planned)};
+  }
 
   static TrainingTask in_dtype(DType dtype, std::size_t num_steps, TrainingTask task) {
     task.dtype = dtype;
@@ -145,11 +152,11 @@ class Repeater {
     return task;
   }
 
-  static nn::StateDict one_bit_off(nn::StateDict weights) {
+  static nn::StateDict off_by_one_bit(nn::StateDict weights) {
     for (auto& [name, tensor] : weights) {
-      std::vector<double> values = tensor.to_vector<double>();
-      for (double& value : values) value *= 1 + 0x1p-52;
-      tensor = Tensor::from(values, tensor.shape(), Device{});
+      if (tensor.dtype() == DType::int64) continue;
+      const std::vector<double> values = one_bit_off(tensor.to_vector<double>(), tensor.dtype());
+      tensor = Tensor::from(values, tensor.shape(), Device{}).to(tensor.dtype());
     }
     return weights;
   }
@@ -159,6 +166,7 @@ class Repeater {
     all_cores.threads_per_device.reset();
     apply_threads_per_device(all_cores, 1);
     task.slow_motion = nullptr;
+    task.num_shares = num_shares(planned);
     TrainingResult result = train(task, single_placement(planned), observer_);
     throw_if_interrupted();
     return result;
@@ -303,7 +311,7 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
     const TrainingResult& single = repeater.single(planned, planned.task);
     RunRow& row = rows.back();
     row.max_abs_weight_diff =
-        largest_difference(keep(row.result.weights), keep(single.weights)).value;
+        distance(keep(single.weights), keep(row.result.weights)).parameters.value;
     row.verdict = judge(planned.task, single, row.result, repeater.repeats_of(planned));
     const Scaling first = scaling(row, baseline_of(rows, index), runtime::num_cores());
     const bool is_again = first.is_too_efficient() && !row.result.acted;
@@ -338,7 +346,8 @@ void explain_drift(const std::vector<PlannedRow>& plan, const TrainingFlags& fla
     if (placement.mode == Mode::single) continue;
     const std::optional<double>& known = rows[i].verdict->repeated_drift;
     const double repeated =
-        known ? *known : repeater.repeats_of(plan[i]).row(DType::float64, task.num_steps);
+        known ? *known
+              : repeater.repeats_of(plan[i]).row(DType::float64, task.num_steps).parameters.value;
     in_float32 = std::max(in_float32, rows[i].max_abs_weight_diff);
     in_float64 = std::max(in_float64, repeated);
     fmt::print(out, "{:<9}{:>6}{:>11.1e}{:>11.1e}\n", to_string(placement.mode),

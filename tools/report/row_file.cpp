@@ -60,10 +60,11 @@ constexpr std::string_view kFirstWeights = ".first_weights.safetensors";
 
 // A row of processes is never acted out, so that member is left out; weights have files of their
 // own.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunFindings, num_first_steps, first_movement, movement,
-                                   gradient_checks, gradient_limit, failure, exploded)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepStatistics, num_steps, median, p90)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThinnedLosses, steps_per_point, mean)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunFindings, num_first_steps, first_movement, movement,
+                                   last_state, losses, test_result, gradient_checks, gradient_limit,
+                                   failure, exploded)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainingResult, num_steps, epoch_seconds, final_loss, losses,
                                    epoch_accuracy, epoch_validation_loss, breakdown,
                                    step_statistics, comm_overlap, bubble, busy_fraction, peak_bytes,

@@ -56,20 +56,18 @@ void add_breakdown(nlohmann::ordered_json& json, const TrainingResult& result) {
 }
 
 nlohmann::ordered_json verdict_json(const Verdict& verdict) {
-  const bool is_judged = verdict.unjudged.empty();
-  nlohmann::ordered_json json{{"equal", is_judged ? nlohmann::json(verdict.equal()) : nullptr},
-                              {"first_steps_max_abs_diff", nullptr},
-                              {"first_steps_tolerance", nullptr},
+  nlohmann::ordered_json json{{"equal", verdict.equal()},
+                              {"first_steps_max_abs_diff", verdict.first_steps_max_abs_diff},
+                              {"first_steps_tolerance", verdict.first_steps_tolerance},
                               {"gradient_checks", nlohmann::ordered_json::array()}};
-  if (!verdict.has_own_statistics) {
-    json["first_steps_max_abs_diff"] = verdict.first_steps_max_abs_diff;
-    json["first_steps_tolerance"] = verdict.first_steps_tolerance;
-  }
-  if (!is_judged) json["cannot_be_judged"] = verdict.unjudged;
+  if (!verdict.incomparable.empty()) json["weights_not_compared"] = verdict.incomparable;
   if (verdict.repeated_drift) json["drift_in_other_precision"] = *verdict.repeated_drift;
   for (const GradientCheck& check : verdict.gradient_checks) {
     json["gradient_checks"].push_back(
         {{"step", check.step}, {"max_relative_error", check.max_relative_error}});
+    if (check.num_amplified > 0) {
+      json["gradient_checks"].back()["amplified_tensors"] = check.num_amplified;
+    }
   }
   return json;
 }

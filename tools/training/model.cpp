@@ -147,6 +147,24 @@ Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Modu
   return sum;
 }
 
+// One device computes what several would: the first one's running statistics are the run's.
+Tensor gradients_in_shares(const TrainingTask& task, nn::Module& model, const data::Batch& batch) {
+  const double weight = weight_of_loss(task, 1, batch);
+  Tensor sum;
+  std::vector<Tensor> kept;
+  for (const plan::ScatterPart& share :
+       plan::scatter_plan(batch.labels.size(0), task.num_shares).parts) {
+    const Tensor loss = add_gradients(task, model, batch, share, weight);
+    sum = sum.defined() ? sum.add_(loss) : loss;
+    const std::vector<Tensor> buffers = model.buffers();
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      if (share.index == 0) kept.push_back(buffers[i].clone());
+      buffers[i].copy_from(kept[i]);
+    }
+  }
+  return sum;
+}
+
 Tensor bitwise_gradients(const TrainingTask& task, const LocalModels& models,
                          const data::Batch& batch) {
   const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
@@ -342,10 +360,10 @@ std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModel
                                                 weight_of_loss(task, 1, batch), sum_loss);
       return;
     }
-    losses[local] =
-        task.summation == Summation::bitwise
-            ? bitwise_gradients(task, models, batch)
-            : plain_gradients(task, models.num_ranks, *models.ranks[local].wrapped, batch);
+    nn::Module& model = *models.ranks[local].wrapped;
+    losses[local] = task.summation == Summation::bitwise ? bitwise_gradients(task, models, batch)
+                    : task.num_shares > 1                ? gradients_in_shares(task, model, batch)
+                                          : plain_gradients(task, models.num_ranks, model, batch);
   };
   if (models.replicas) {
     models.replicas->run_backward([&](nn::Module&, std::size_t rank) { compute(rank); });

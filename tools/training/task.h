@@ -49,6 +49,9 @@ struct TrainingTask {
   std::shared_ptr<const datasets::Dataset> data;
   std::size_t batch = 64;      // rows per step over all devices
   std::size_t accumulate = 1;  // micro-batches that a step computes one after the other
+  // One device takes the batch in the shares of so many: batch norm takes each share's own
+  // statistics, and its running ones are the first share's.
+  std::size_t num_shares = 1;
   std::size_t num_steps = 0;
   std::uint64_t seed = 0;
   data::Shuffle shuffle = data::Shuffle::on;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "engine/nn/state_dict.h"
+#include "tools/training/losses.h"
 
 namespace lockstep::tools {
 
@@ -24,6 +26,12 @@ const std::vector<double>& values_of(const KeptTensors& tensors, const std::stri
 // Turns them into float64 vectors on the CPU, for a file.
 nn::StateDict to_state_dict(const KeptTensors& tensors);
 
+// Each value off by one bit of the dtype, up or down.
+std::vector<double> one_bit_off(std::vector<double> values, DType dtype);
+
+// The same bits have the same digest.
+std::uint64_t digest(const std::vector<double>& values);
+
 // The tensor where two runs differ most, and by how much; a NaN is the largest difference.
 struct LargestDifference {
   std::string name;
@@ -31,6 +39,19 @@ struct LargestDifference {
 };
 // REQUIRES: same names and sizes.
 LargestDifference largest_difference(const KeptTensors& a, const KeptTensors& b);
+
+// A model's parameters, and its batch norms' running statistics, from a state dict's names. Each
+// statistic is divided by its largest value in `scale`, or 1 if that is larger: channels may have
+// any size.
+KeptTensors parameters_of(const KeptTensors& state);
+KeptTensors statistics_of(const KeptTensors& state, const KeptTensors& scale);
+
+// How far a run's state is from another's.
+struct StateDistance {
+  LargestDifference parameters;
+  LargestDifference statistics;  // relative to their size in `expected`
+};
+StateDistance distance(const KeptTensors& expected, const KeptTensors& found);
 
 enum class Checks { off, on };
 
@@ -40,9 +61,12 @@ inline constexpr std::size_t kFirstSteps = 20;
 // One step whose gradients were compared with one device's.
 struct GradientCheck {
   std::size_t step = 0;
-  double max_relative_error = 0;  // over parameters
+  double max_relative_error = 0;  // over parameters and running statistics
+  // Of those, the ones beyond the limit, but within many times what one bit changes
+  // (reference_step.h).
+  std::size_t num_amplified = 0;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GradientCheck, step, max_relative_error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GradientCheck, step, max_relative_error, num_amplified)
 
 // A check that failed.
 struct Finding {
@@ -63,6 +87,11 @@ struct RunFindings {
   KeptTensors first_weights;        // after them
   double first_movement = 0;        // the most that a weight changed in them
   double movement = 0;              // the same over the whole run
+  // What the run should return: the state after the last judged step, by digest, and what follows
+  // from all ranks' rows.
+  std::vector<std::pair<std::string, std::uint64_t>> last_state;
+  ThinnedLosses losses;
+  std::optional<double> test_result;  // accuracy or, of a text, mean loss; absent without test rows
   std::vector<GradientCheck> gradient_checks;
   double gradient_limit = 0;
   std::optional<Finding> failure;  // the first one

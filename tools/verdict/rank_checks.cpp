@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -40,15 +39,6 @@ std::set<std::size_t> choose_steps(const TrainingTask& task) {
     steps.insert(kFirstSteps + rng.below(task.num_steps - kFirstSteps));
   }
   return steps;
-}
-
-std::uint64_t digest(const std::vector<double>& values) {
-  std::uint64_t hash = values.size();
-  for (const double value : values) {
-    hash = (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 32;
-  }
-  return hash;
 }
 
 // Makes a tensor readable for this process; one on the CPU is not copied.
@@ -189,6 +179,7 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       is_exact_(task.sampler == Sampler::exact),
       is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
       locals_(models.ranks.size()),
+      curve_(task.num_steps - task.first_step()),
       watch_(task.data->train.num_classes) {
   const auto add = [&](const std::string& name, const Shape& shape) {
     weight_decays_[name] = reference_weight_decay(task.optimizer, shape);
@@ -215,12 +206,23 @@ void RankChecks::before_step(std::size_t step) {
     find_difference(i, step, local.before, std::exchange(local.left, {}),
                     "it changed between the previous step and this one");
     if (is_due(step)) local.before = state_of(i, Elements::all);
+    local.statistics_before = statistics(i);
+    find_difference(i, step, local.statistics_before, std::exchange(local.statistics_left, {}),
+                    "it changed between the previous step and this one");
     if (step > 0) continue;
-    for (const auto& [name, tensor] : nn::state_dict(*models_.ranks[i].inner)) {
-      const bool is_buffer = !weight_decays_.contains(name);
-      if (is_buffer) local.before.emplace_back(name, tensor.to_vector<double>());
+    for (const auto& [name, tensor] : models_.ranks[i].inner->named_buffers()) {
+      local.before.emplace_back(name, tensor.to_vector<double>());
     }
   }
+}
+
+KeptTensors RankChecks::statistics(std::size_t local) const {
+  KeptTensors kept;
+  if (models_.ranks[local].rank != 0) return kept;
+  for (const auto& [name, tensor] : models_.ranks[local].inner->named_buffers()) {
+    kept.emplace_back(name, tensor.to_vector<double>());
+  }
+  return kept;
 }
 
 void RankChecks::after_clearing(std::size_t step) {
@@ -256,6 +258,7 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
     for (Local& local : locals_) local.report.losses.clear();
   }
   if (step + 1 == findings_.num_first_steps || step + 1 == task_.num_steps) keep_weights(step + 1);
+  if (step + 1 == task_.num_steps) findings_.losses = curve_.means(curve_.sums_and_rows());
 }
 
 KeptTensors RankChecks::weights() const {
@@ -385,6 +388,7 @@ void RankChecks::look_at_update(std::size_t local, std::size_t step) {
   mine.gradients = gradients_of(local, elements);
   mine.after = state_of(local, elements);
   mine.left = is_due(step) ? state_of(local, Elements::few) : mine.after;
+  mine.statistics_left = statistics(local);
   const trace::UntracedScope untraced;
   const Device device = models_.ranks[local].devices[0];
   if (mine.gradients.empty()) return;  // a rank whose shards are padding alone
@@ -409,7 +413,7 @@ RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
   Local& mine = locals_[local];
   const KeptTensors before = whole(step, mine.before);
   const KeptTensors run_gradients = whole(step, mine.gradients);
-  whole(step, mine.after);
+  KeptTensors after = whole(step, mine.after);
   Report report = mine.report;
   for (const auto& [list, kept] :
        {std::pair(&report.before, &mine.before), std::pair(&report.gradients, &mine.gradients),
@@ -418,25 +422,77 @@ RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
     for (const auto& [name, values] : *kept) list->push_back(digest(values));
   }
   if (models_.ranks[local].rank == 0 && is_exact_) {
-    compare_gradients(report, step, before, run_gradients);
+    report.from_one_device = compare_with_one_device(step, before, run_gradients);
+    if (step + 1 == task_.num_steps) keep_last_state(after);
   }
   return report;
 }
 
-void RankChecks::compare_gradients(Report& report, std::size_t step, const KeptTensors& before,
-                                   const KeptTensors& gradients) {
+RankChecks::FromOneDevice RankChecks::compare_with_one_device(std::size_t step, KeptTensors before,
+                                                              const KeptTensors& gradients) {
   const std::vector<std::size_t> rows = global_rows(step);
+  const bool is_loss_global = models_.pipeline || task_.summation == Summation::bitwise;
   const std::size_t num_parts =
-      models_.pipeline ? models_.pipeline->plan().num_micro_batches
-                       : task_.accumulate * std::max(models_.num_ranks, devices_.size());
-  const ReferenceGradient reference =
-      reference_gradient(task_, devices_[0], before, step / task_.steps_per_epoch(), rows,
-                         (rows.size() + num_parts - 1) / num_parts);
-  const LargestDifference worst = largest_error(gradients, reference);
-  report.parameter = worst.name;
-  report.gradient_error = worst.value;
-  const bool is_finite = std::ranges::all_of(reference.sizes, [](double s) { return s < kHuge; });
-  report.reference_loss = is_finite ? reference.mean_loss : std::nan("");
+      models_.pipeline
+          ? models_.pipeline->plan().num_micro_batches
+          : task_.accumulate * std::max({models_.num_ranks, devices_.size(), task_.num_shares});
+  const KeptTensors& statistics = locals_[0].statistics_before;
+  if (step > 0) before.insert(before.end(), statistics.begin(), statistics.end());
+  const auto reference_from = [&](const KeptTensors& state) {
+    return reference_gradient(task_, devices_[0], state, step / task_.steps_per_epoch(), rows,
+                              (rows.size() + num_parts - 1) / num_parts,
+                              is_loss_global ? 1 : models_.num_ranks);
+  };
+  const ReferenceGradient reference = reference_from(before);
+  const double limit = findings_.gradient_limit;
+  FromOneDevice compared;
+  compared.check.step = step;
+  compared.loss = reference.mean_loss;
+  compared.loss_limit = limit * std::max(1.0, std::abs(reference.mean_loss));
+  if (!std::ranges::all_of(reference.sizes, [](double size) { return size < kHuge; })) {
+    compared.loss = std::nan("");
+    return compared;
+  }
+  std::vector<TensorError> errors =
+      errors_of(gradients, locals_[0].statistics_left, reference, limit);
+  const bool sums_statistics = task_.batch_norm == parallel::BatchNormRows::all;
+  if (sums_statistics || std::ranges::any_of(errors, &TensorError::is_beyond)) {
+    for (auto& [name, values] : before) {
+      if (weight_decays_.contains(name)) values = one_bit_off(std::move(values), task_.dtype);
+    }
+    const ReferenceGradient off = reference_from(before);
+    allow_amplified(errors, reference, off);
+    compared.loss_limit += kTimesOneBit * std::abs(off.mean_loss - reference.mean_loss);
+  }
+  const auto worst = std::ranges::max_element(errors, [](const auto& a, const auto& b) {
+    return a.error / a.limit < b.error / b.limit || (std::isnan(b.error) && !std::isnan(a.error));
+  });
+  if (worst->is_beyond()) {
+    compared.failure.push_back(
+        {worst->check, step, 0, worst->name,
+         fmt::format("relative error {:.3g} against one device's on the same weights and rows, "
+                     "limit {:.0e}",
+                     worst->error, worst->limit)});
+  }
+  for (const TensorError& tensor : errors) {
+    const bool is_within = !(tensor.error > limit);
+    double& largest = compared.check.max_relative_error;
+    if (is_within) largest = std::max(largest, tensor.error);
+    compared.check.num_amplified += !is_within;
+  }
+  return compared;
+}
+
+void RankChecks::keep_last_state(KeptTensors state) {
+  const KeptTensors& statistics = locals_[0].statistics_left;
+  state.insert(state.end(), statistics.begin(), statistics.end());
+  for (const auto& [name, tensor] : nn::state_dict(*make_model(task_, Device{}))) {
+    std::vector<double> values = values_of(state, name);
+    values.resize(tensor.num_elements());  // a state dict leaves a table's padding out
+    findings_.last_state.emplace_back(name, digest(values));
+  }
+  if (task_.data->test.num_rows() == 0) return;
+  findings_.test_result = test_result(task_, devices_[0], state);
 }
 
 void RankChecks::find(std::size_t local, const char* check, std::size_t step,
@@ -484,7 +540,7 @@ void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
     found.insert(found.end(), report.findings.begin(), report.findings.end());
   }
   judge_replicas(step, reports, &Report::before, locals_[0].before, "before the step", found);
-  if (is_exact_) judge_gradient(step, reports[0], found);
+  if (is_exact_) judge_gradient(step, reports[0].from_one_device, found);
   judge_replicas(step, reports, &Report::gradients, locals_[0].gradients, "its gradient", found);
   judge_replicas(step, reports, &Report::after, locals_[0].after, "after the step", found);
   judge_losses(step, reports, found);
@@ -494,18 +550,14 @@ void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
   }
 }
 
-void RankChecks::judge_gradient(std::size_t step, const Report& report,
+void RankChecks::judge_gradient(std::size_t step, const FromOneDevice& compared,
                                 std::vector<Finding>& found) {
-  if (std::isnan(report.reference_loss)) {
+  if (std::isnan(compared.loss)) {
     explode(step, fmt::format("at step {} one device's gradients overflow", step));
     return;
   }
-  findings_.gradient_checks.push_back({step, report.gradient_error});
-  if (report.gradient_error <= findings_.gradient_limit) return;
-  found.push_back({"gradients", step, 0, report.parameter,
-                   fmt::format("relative error {:.3g} against one device's gradient on the same "
-                               "weights and rows, limit {:.0e}",
-                               report.gradient_error, findings_.gradient_limit)});
+  findings_.gradient_checks.push_back(compared.check);
+  found.insert(found.end(), compared.failure.begin(), compared.failure.end());
 }
 
 void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& reports,
@@ -537,12 +589,12 @@ void RankChecks::judge_losses(std::size_t step, const std::vector<Report>& repor
   }
   for (const auto& [number, loss] : of_steps) {
     if (const auto warning = watch_.see(number, mean_of(loss))) explode(number, *warning);
+    curve_.add({number - task_.first_step(), loss.num_rows, loss.sum});
   }
   if (!is_exact_) return;
   const StepLoss& all = of_steps[step];
-  const double expected = reports[0].reference_loss;
-  const double limit = findings_.gradient_limit * std::max(1.0, std::abs(expected));
-  if (std::abs(mean_of(all) - expected) <= limit) return;
+  const double expected = reports[0].from_one_device.loss;
+  if (std::abs(mean_of(all) - expected) <= reports[0].from_one_device.loss_limit) return;
   found.push_back({"loss", step, 0, "all",
                    fmt::format("the mean over all ranks' rows is {:.9g}, one device's on the same "
                                "weights and rows {:.9g}",

@@ -81,19 +81,25 @@ class RankChecks {
 
  private:
   class Window;
+  // How far a step is from one device's on the same state and rows.
+  struct FromOneDevice {
+    std::vector<Finding> failure;  // the worst, if any
+    GradientCheck check;
+    double loss = 0;  // one device's; NaN: its gradients overflow
+    double loss_limit = 0;
+
+    NLOHMANN_DEFINE_TYPE_INTRUSIVE(FromOneDevice, failure, check, loss, loss_limit)
+  };
   // A rank's message to the others.
   struct Report {
     std::vector<Finding> findings;                        // the first one, if any
     std::vector<StepLoss> losses;                         // of the steps since the last exchange
     StepLoss epoch_loss;                                  // of the steps of this epoch
     std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
-    // How far the run is from one device, computed by rank 0 alone.
-    double gradient_error = 0;
-    std::string parameter;
-    double reference_loss = 0;  // NaN: one device's gradients overflow
+    FromOneDevice from_one_device;                        // computed by rank 0 alone
 
     NLOHMANN_DEFINE_TYPE_INTRUSIVE(Report, findings, before, gradients, after, losses, epoch_loss,
-                                   gradient_error, parameter, reference_loss)
+                                   from_one_device)
   };
   // The state of a rank: all elements, or a few of each tensor.
   enum class Elements { few, all };
@@ -102,7 +108,9 @@ class RankChecks {
     KeptTensors gradients;  // in the step
     KeptTensors after;
     KeptTensors left;  // a few elements, as the last step left them; empty if no one looked
-    Report report;     // as far as it is known between the exchanges
+    KeptTensors statistics_before;  // batch norm's running ones; of rank 0 alone
+    KeptTensors statistics_left;
+    Report report;  // as far as it is known between the exchanges
   };
 
   using TensorOf = std::function<Tensor(std::size_t parameter)>;  // by place in the optimizer
@@ -113,6 +121,8 @@ class RankChecks {
   // By name: each parameter, and what its optimizer keeps for it.
   KeptTensors state_of(std::size_t local, Elements elements) const;
   KeptTensors gradients_of(std::size_t local, Elements elements) const;
+  // Batch norm's running ones, on rank 0, whose are the run's.
+  KeptTensors statistics(std::size_t local) const;
   // For a pipeline, on rank 0, all stages' weights; all ranks call these.
   KeptTensors weights() const;
   KeptTensors whole(std::size_t step, const KeptTensors& mine);
@@ -129,15 +139,17 @@ class RankChecks {
             std::string what);
 
   Report report_of(std::size_t local, std::size_t step);
-  // Rank 0's share of its report: compares the run's gradients with one device's.
-  void compare_gradients(Report& report, std::size_t step, const KeptTensors& before,
-                         const KeptTensors& gradients);
+  // On rank 0, after the last step: the whole state, and what the test rows give with it.
+  void keep_last_state(KeptTensors state);
+  // Rank 0's share of its report: compares gradients and running statistics with one device's.
+  FromOneDevice compare_with_one_device(std::size_t step, KeptTensors before,
+                                        const KeptTensors& gradients);
   // With a communicator the thread drives one rank, and every rank gets all reports.
   std::vector<Report> exchange(std::vector<Report> mine) const;
   // Judges all ranks' reports on the steps up to this one; the earliest finding is the run's
   // failure.
   void judge(std::size_t step, const std::vector<Report>& reports);
-  void judge_gradient(std::size_t step, const Report& report, std::vector<Finding>& found);
+  void judge_gradient(std::size_t step, const FromOneDevice& compared, std::vector<Finding>& found);
   void judge_losses(std::size_t step, const std::vector<Report>& reports,
                     std::vector<Finding>& found);
   void judge_replicas(std::size_t step, const std::vector<Report>& reports,
@@ -160,6 +172,7 @@ class RankChecks {
   std::optional<std::size_t> epoch_of_order_;
   std::vector<std::size_t> order_;  // of the rows in that epoch
   StepLoss epoch_loss_;             // of all ranks, up to the last judged step
+  LossCurve curve_;                 // the same
   LossWatch watch_;
   std::optional<std::size_t> explosion_;  // the step
   RunFindings findings_;

@@ -22,7 +22,19 @@ std::shared_ptr<nn::Module> model_with(const TrainingTask& task, Device device,
     const Tensor kept = Tensor::from(values_of(weights, name), tensor.shape(), Device{});
     tensor.copy_from(kept.to(tensor.dtype()));
   }
+  for (const auto& [name, tensor] : model->named_buffers()) {
+    const Tensor kept = Tensor::from(values_of(weights, name), tensor.shape(), Device{});
+    tensor.copy_from(kept.to(tensor.dtype()));
+  }
   return model;
+}
+
+KeptTensors kept_statistics(const nn::Module& model) {
+  KeptTensors statistics;
+  for (const auto& [name, tensor] : model.named_buffers()) {
+    statistics.emplace_back(name, tensor.to_vector<double>());
+  }
+  return statistics;
 }
 
 double norm(const std::vector<double>& values) {
@@ -31,16 +43,16 @@ double norm(const std::vector<double>& values) {
   return std::sqrt(squares);
 }
 
-// Adds the gradient of the summed loss over these rows, its norms and the loss.
+// Adds the gradient of the summed loss over these rows times the weight, its norms and the loss.
 void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::size_t epoch,
-               std::span<const std::size_t> rows, ReferenceGradient& sum) {
+               std::span<const std::size_t> rows, double weight, ReferenceGradient& sum) {
   const PlainBatch batch = plain_batch(task, epoch, rows);
   const Tensor x = Tensor::from(batch.features, task.batch_shape(rows.size()), Device{});
   model.zero_grad();
   const Variable loss =
       cross_entropy(model(Variable(x.to(task.batch_dtype()).to(device))),
                     Tensor::from(batch.labels, {batch.labels.size()}, device), Reduction::sum);
-  loss.backward();
+  loss.backward(Tensor::full({}, weight, task.dtype, device));
   sum.mean_loss += loss.value().item();
   const auto parameters = model.named_parameters();
   sum.sizes.resize(parameters.size());
@@ -57,11 +69,12 @@ void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::
 
 ReferenceGradient sum_of_pieces(const TrainingTask& task, nn::Module& model, Device device,
                                 std::size_t epoch, std::span<const std::size_t> rows,
-                                std::size_t rows_of_piece) {
+                                std::size_t rows_of_piece, double weight) {
   ReferenceGradient sum;
   for (std::size_t begin = 0; begin < rows.size(); begin += rows_of_piece) {
     add_piece(task, model, device, epoch,
-              rows.subspan(begin, std::min(rows_of_piece, rows.size() - begin)), sum);
+              rows.subspan(begin, std::min(rows_of_piece, rows.size() - begin)), weight, sum);
+    if (begin == 0) sum.statistics = kept_statistics(model);
   }
   return sum;
 }
@@ -82,9 +95,11 @@ void clip(ReferenceGradient& gradient, double max_norm) {
 
 }  // namespace
 
-PlainBatch plain_batch(const TrainingTask& task, std::size_t epoch,
-                       std::span<const std::size_t> rows) {
-  const data::LabelledRows& data = task.data->train;
+namespace {
+
+// Image rows are augmented if that is given.
+PlainBatch batch_of(const TrainingTask& task, const data::LabelledRows& data,
+                    std::span<const std::size_t> rows, std::optional<std::size_t> epoch) {
   // Rounds like the kernels: a pixel that is off in its last bit takes sums over ReLU's kink.
   const auto value_of = [&](std::uint8_t byte) {
     const double value = data.scale * byte;
@@ -101,8 +116,8 @@ PlainBatch plain_batch(const TrainingTask& task, std::size_t epoch,
     }
     const std::span<const std::uint8_t> kept = data.row(row);
     std::vector<std::uint8_t> bytes(kept.begin(), kept.end());
-    if (!task.augmentation.is_none()) {
-      data::augment(data::draw_augmentation(task.augmentation, task.seed, epoch, row),
+    if (epoch && !task.augmentation.is_none()) {
+      data::augment(data::draw_augmentation(task.augmentation, task.seed, *epoch, row),
                     data.image_shape(), kept, bytes);
     }
     for (const std::uint8_t byte : bytes) batch.features.push_back(value_of(byte));
@@ -111,47 +126,122 @@ PlainBatch plain_batch(const TrainingTask& task, std::size_t epoch,
   return batch;
 }
 
-ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
-                                     const KeptTensors& weights, std::size_t epoch,
-                                     const std::vector<std::size_t>& rows,
-                                     std::size_t rows_of_device) {
+// Of the label among a row's logits: its loss.
+double loss_of(std::span<const double> logits, std::int64_t label) {
+  const double largest = std::ranges::max(logits);
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - largest);
+  return largest + std::log(sum) - logits[static_cast<std::size_t>(label)];
+}
+
+bool is_right(std::span<const double> logits, std::int64_t label) {
+  return std::ranges::max_element(logits) - logits.begin() == label;
+}
+
+}  // namespace
+
+PlainBatch plain_batch(const TrainingTask& task, std::size_t epoch,
+                       std::span<const std::size_t> rows) {
+  return batch_of(task, task.data->train, rows, epoch);
+}
+
+double test_result(const TrainingTask& task, Device device, const KeptTensors& state) {
+  constexpr std::size_t kRowsOfPass = 256;
   const ThreadContextScope of_one_device({});
-  const std::shared_ptr<nn::Module> model = model_with(task, device, weights);
+  const NoGradScope no_grad;
+  const std::shared_ptr<nn::Module> model = model_with(task, device, state);
+  model->eval();
+  const data::LabelledRows& test = task.data->test;
+  const std::size_t num_rows = test.num_rows();
+  const std::size_t rows_of_pass = test.is_text() ? task.batch : kRowsOfPass;
+  double sum = 0;
+  for (std::size_t begin = 0; begin < num_rows; begin += rows_of_pass) {
+    std::vector<std::size_t> rows;
+    for (std::size_t i = begin; i < std::min(num_rows, begin + rows_of_pass); ++i) {
+      rows.push_back(test.is_text() ? i * test.num_features : i);
+    }
+    const PlainBatch batch = batch_of(task, test, rows, std::nullopt);
+    const Tensor x = Tensor::from(batch.features, task.batch_shape(rows.size()), Device{});
+    const Variable output = (*model)(Variable(x.to(task.batch_dtype()).to(device)));
+    const std::vector<double> logits = output.value().to_vector<double>();
+    const std::size_t num_classes = logits.size() / batch.labels.size();
+    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+      const std::span<const double> of_label(logits.data() + i * num_classes, num_classes);
+      sum += test.is_text() ? loss_of(of_label, batch.labels[i])
+                            : static_cast<double>(is_right(of_label, batch.labels[i]));
+    }
+  }
+  return sum / static_cast<double>(num_rows * test.labels_per_row());
+}
+
+ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
+                                     const KeptTensors& state, std::size_t epoch,
+                                     const std::vector<std::size_t>& rows,
+                                     std::size_t rows_of_device, std::size_t num_ranks) {
+  const ThreadContextScope of_one_device({});
+  const std::shared_ptr<nn::Module> model = model_with(task, device, state);
   std::vector<std::size_t> mixed;
   for (const std::size_t place : random_permutation(rows.size(), task.seed)) {
     mixed.push_back(rows[place]);
   }
+  const auto num_labels = static_cast<double>(rows.size() * task.data->train.labels_per_row());
+  const double weight = static_cast<double>(num_ranks) / num_labels;
+  const auto sum = [&](const std::vector<std::size_t>& of, std::size_t rows_of_piece) {
+    return sum_of_pieces(task, *model, device, epoch, of, rows_of_piece, weight);
+  };
   const std::size_t rows_of_piece = (rows.size() + kNumPieces - 1) / kNumPieces;
   const bool has_batch_norm = nn::parse_model(task.model).has_batch_norm();
   ReferenceGradient reference =
-      has_batch_norm ? sum_of_pieces(task, *model, device, epoch, rows,
-                                     task.has_own_statistics() ? rows_of_device : rows.size())
-                     : sum_of_pieces(task, *model, device, epoch, mixed, rows_of_piece);
+      has_batch_norm ? sum(rows, task.has_own_statistics() ? rows_of_device : rows.size())
+                     : sum(mixed, rows_of_piece);
   if (device.type == DeviceType::cuda && !has_batch_norm) {
-    reference.values = sum_of_pieces(task, *model, device, epoch, mixed, rows_of_device).values;
+    reference.values = sum(mixed, rows_of_device).values;
   }
-  const auto num_labels = static_cast<double>(rows.size() * task.data->train.labels_per_row());
   reference.mean_loss /= num_labels;
-  multiply(reference, 1.0 / num_labels);
+  multiply(reference, 1.0 / static_cast<double>(num_ranks));
   if (task.optimizer.clip_norm) clip(reference, *task.optimizer.clip_norm);
   return reference;
 }
 
-LargestDifference largest_error(const KeptTensors& found, const ReferenceGradient& reference) {
-  LargestDifference largest{reference.values[0].first, 0};
+namespace {
+
+double gradient_error(const std::vector<double>& found, const std::vector<double>& expected,
+                      double size) {
+  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double squares = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    squares += (found[i] - expected[i]) * (found[i] - expected[i]);
+  }
+  return squares == 0 ? 0 : std::sqrt(squares) / size;
+}
+
+}  // namespace
+
+std::vector<TensorError> errors_of(const KeptTensors& gradients, const KeptTensors& statistics,
+                                   const ReferenceGradient& reference, double limit) {
+  std::vector<TensorError> errors;
   for (std::size_t p = 0; p < reference.values.size(); ++p) {
     const auto& [name, expected] = reference.values[p];
-    const std::vector<double>& values = values_of(found, name);
-    double squares = 0;
-    if (values.size() != expected.size()) squares = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < values.size() && i < expected.size(); ++i) {
-      squares += (values[i] - expected[i]) * (values[i] - expected[i]);
-    }
-    const double error = squares == 0 ? 0 : std::sqrt(squares) / reference.sizes[p];
-    if (std::isnan(error)) return {name, error};
-    if (error > largest.value) largest = {name, error};
+    errors.push_back({"gradients", name,
+                      gradient_error(values_of(gradients, name), expected, reference.sizes[p]),
+                      limit});
   }
-  return largest;
+  const KeptTensors expected = statistics_of(reference.statistics, reference.statistics);
+  const KeptTensors found = statistics_of(statistics, reference.statistics);
+  for (const auto& named : expected) {
+    const double error = largest_difference({named}, found).value;
+    errors.push_back({"statistics", named.first, error, limit});
+  }
+  return errors;
+}
+
+void allow_amplified(std::vector<TensorError>& errors, const ReferenceGradient& reference,
+                     const ReferenceGradient& one_bit_off) {
+  const std::vector<TensorError> amplified =
+      errors_of(one_bit_off.values, one_bit_off.statistics, reference, 0);
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    errors[i].limit += kTimesOneBit * amplified[i].error;
+  }
 }
 
 double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision precision) {

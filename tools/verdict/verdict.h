@@ -9,12 +9,13 @@
 // both rows are repeated in the other precision. A difference made by rounding shrinks with the
 // rounding error, by 5e8 from float32 to float64; one made by a wrong engine stays. Shrinking by
 // less than 1e5 counts as staying, unless one device, started one bit off, ends as far from itself
-// in float64: then this training amplifies any rounding and cannot be judged. A run whose loss
-// explodes cannot be judged either.
+// in float64: then this training amplifies any rounding, weights say nothing, and the checks inside
+// the run decide. The same holds if the loss of both explodes.
 //
-// Batch norm takes its statistics from each device's rows, as in PyTorch, so the weights differ
-// from one device's and only the checks inside the run decide. In bitwise mode the limit is 0, for
-// the final weights too.
+// Where batch norm takes its statistics from each device's rows, as in PyTorch, the one device
+// takes the batch in the row's shares (TrainingTask::num_shares). Running statistics may be further
+// apart than weights by as much as they are larger. In bitwise mode the limit is 0, for the final
+// weights too.
 #pragma once
 
 #include <functional>
@@ -33,25 +34,27 @@ struct Verdict {
   double first_steps_tolerance = 0;
   std::vector<GradientCheck> gradient_checks;
   double gradient_limit = 0;
+  double drift = 0;  // the largest difference of final weights
   // How far the weights of the first steps, and the final ones, are from one device's in the other
   // precision; set if both rows were repeated in it.
   std::optional<double> repeated_first_steps;
   std::optional<double> repeated_drift;
-  // True if batch norm takes each device's own rows, so that weights differ from one device's.
+  // True if batch norm takes each device's own rows, so one device takes the batch in its shares.
   bool has_own_statistics = false;
   std::optional<Finding> failure;
-  std::string unjudged;  // why the row cannot be judged; or empty
+  std::string incomparable;  // why only the steps are compared, not the weights; or empty
 
-  bool equal() const { return !failure && unjudged.empty(); }
+  bool equal() const { return !failure; }
+  bool is_comparable() const { return equal() && incomparable.empty(); }
   double max_gradient_error() const;
 };
 
-// Differences between final weights for which rows must run again, for so many steps.
+// Distances for which rows must run again, for so many steps.
 struct Repeats {
-  // This row's weights against one device's, when both train in another dtype.
-  std::function<double(DType dtype, std::size_t num_steps)> row;
-  // One device's weights against its own from initial weights off in the last bit, in float64.
-  std::function<double(std::size_t num_steps)> control;
+  // This row against one device, when both train in another dtype.
+  std::function<StateDistance(DType dtype, std::size_t num_steps)> row;
+  // One device against itself from initial weights that are off in the last bit of that dtype.
+  std::function<StateDistance(DType dtype, std::size_t num_steps)> control;
 };
 
 // Empty if there is nothing to judge: under --sampler torch, while the replicas are equal.
@@ -59,9 +62,8 @@ struct Repeats {
 std::optional<Verdict> judge(const TrainingTask& task, const TrainingResult& single,
                              const TrainingResult& row, const Repeats& repeats);
 
-// The lines that `compare` prints below its table when every row is right. drift: the largest
-// difference of final weights.
+// The lines that `compare` prints below its table when every row is right.
 std::vector<std::string> verdict_lines(const TrainingTask& task,
-                                       const std::vector<Verdict>& verdicts, double drift);
+                                       const std::vector<Verdict>& verdicts);
 
 }  // namespace lockstep::tools
