@@ -113,9 +113,36 @@ double judge_test_rows(const TrainingTask& task, const LocalModels& models,
   return sum;
 }
 
+// While one lives, all ranks have rank 0's running statistics, which are those that are saved.
+class StatisticsOfRank0 {
+ public:
+  StatisticsOfRank0(const TrainingTask& task, const LocalModels& models) {
+    if (models.num_ranks == 1 || !task.has_own_statistics()) return;
+    const trace::UncountedScope no_part_of_a_step({models.first().rank});
+    const std::vector<Tensor> of_first = models.first().inner->buffers();
+    for (const RankModel& model : models.ranks) {
+      const std::vector<Tensor> buffers = model.inner->buffers();
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        own_.emplace_back(buffers[i], buffers[i].clone());
+        if (models.communicator != nullptr) models.communicator->broadcast(buffers[i], 0).wait();
+        if (models.communicator == nullptr) buffers[i].copy_from(of_first[i]);
+      }
+    }
+  }
+  StatisticsOfRank0(const StatisticsOfRank0&) = delete;
+  StatisticsOfRank0& operator=(const StatisticsOfRank0&) = delete;
+  ~StatisticsOfRank0() {
+    for (const auto& [buffer, own] : own_) buffer.copy_from(own);
+  }
+
+ private:
+  std::vector<std::pair<Tensor, Tensor>> own_;
+};
+
 // The mean over all test labels, in eval mode. All ranks call it.
 double mean_over_test(const TrainingTask& task, const LocalModels& models) {
   const std::unique_ptr<trace::UncountedScope> after_the_step = beside_the_steps(models);
+  const StatisticsOfRank0 shared(task, models);
   double sum = 0;
   for (const RankModel& model : models.ranks) sum += judge_test_rows(task, models, model);
   const data::LabelledRows& test = task.data->test;
