@@ -86,10 +86,12 @@ void Variable::set_grad_slot(Tensor slot) {
   impl.grad_slot = std::move(slot);
 }
 
-std::uint64_t Variable::on_grad_ready(GradHook hook) {
+std::uint64_t Variable::on_grad_ready(GradHook hook, HookOrder order) {
   require(is_leaf(), ErrorCode::State, "on_grad_ready", "hooks belong to leaves");
   require(hook != nullptr, ErrorCode::Usage, "on_grad_ready", "there is no function to call");
-  impl_->hooks.emplace_back(impl_->next_hook_id, std::move(hook));
+  auto& hooks = impl_->hooks;
+  hooks.emplace(order == HookOrder::first ? hooks.begin() : hooks.end(), impl_->next_hook_id,
+                std::move(hook));
   return impl_->next_hook_id++;
 }
 

@@ -44,6 +44,9 @@ enum class Graph { release, retain };
 // work of the leaf's device.
 using GradHook = std::function<void(const Variable& leaf)>;
 
+// Before the hooks of a wrapper a gradient is still this rank's alone.
+enum class HookOrder { first, last };
+
 // The members of a Variable, which all its handles share; for the sources of this folder.
 struct VariableImpl {
   Tensor value;
@@ -106,9 +109,9 @@ class Variable {
   void set_grad_slot(Tensor slot);
   const Tensor& grad_slot() const { return checked().grad_slot; }
 
-  // Registers a hook on a leaf; the number names it in remove_grad_hook.
-  // Throws Error{State} unless this is a leaf, Error{Usage} for an empty hook.
-  std::uint64_t on_grad_ready(GradHook hook);
+  // Registers a hook on a leaf, behind or before those that it has; the number names it in
+  // remove_grad_hook. Throws Error{State} unless this is a leaf, Error{Usage} for an empty hook.
+  std::uint64_t on_grad_ready(GradHook hook, HookOrder order = HookOrder::last);
   void remove_grad_hook(std::uint64_t id);
 
   // Adds d(this) / d(leaf) to the gradient of every leaf that requires one. `grad` is the gradient

@@ -22,7 +22,8 @@ namespace {
 
 // The ranks wait for rank 0's reference, which takes as long as one device's step.
 constexpr double kTimeoutSeconds = 600;
-constexpr std::size_t kNumDrawn = 3;
+constexpr std::size_t kFewestDrawn = 3;
+constexpr std::size_t kStepsPerDrawn = 100;
 constexpr std::size_t kFew = 32;
 constexpr double kHuge = 1e300;  // the norm of a gradient that has overflowed
 
@@ -35,7 +36,8 @@ std::set<std::size_t> choose_steps(const TrainingTask& task) {
   if (task.num_steps <= kFirstSteps) return steps;
   steps.insert(kFirstSteps);
   Rng rng(task.seed);
-  for (std::size_t i = 0; i < kNumDrawn; ++i) {
+  const std::size_t num_drawn = std::max(kFewestDrawn, task.num_steps / kStepsPerDrawn);
+  for (std::size_t i = 0; i < num_drawn; ++i) {
     steps.insert(kFirstSteps + rng.below(task.num_steps - kFirstSteps));
   }
   return steps;
@@ -196,6 +198,12 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
   findings_.gradient_limit =
       gradient_limit(task.dtype, devices_[0].type, kernels::matmul_precision());
   findings_.num_first_steps = std::min(kFirstSteps, task.num_steps);
+  // Shards add up the means of micro-batches, and a pipeline and --bitwise reduce in other ways.
+  const bool is_mean = task.summation == Summation::plain && !models.pipeline && !models.replicas &&
+                       !(models.sharded && task.accumulate > 1);
+  for (std::size_t i = 0; i < locals_.size() && is_cheap_ && is_mean; ++i) {
+    locals_[i].parts = std::make_unique<GradientParts>(models.ranks[i].inner->named_parameters());
+  }
 }
 
 void RankChecks::before_step(std::size_t step) {
@@ -227,6 +235,7 @@ KeptTensors RankChecks::statistics(std::size_t local) const {
 
 void RankChecks::after_clearing(std::size_t step) {
   for (std::size_t i = 0; i < locals_.size(); ++i) {
+    if (locals_[i].parts) locals_[i].parts->begin(step);
     const std::vector<Variable>& parameters = optimizers_[i]->parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       if (!parameters[p].grad().defined()) continue;
@@ -251,11 +260,18 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
     if (is_exact_) look_at_rows(i, step, batches[i]);
     look_at_schedule(i, step);
     if (is_cheap_ || is_due_now) look_at_update(i, step);
+    if (locals_[i].parts) {
+      locals_[i].report.parts.push_back(
+          locals_[i].parts->end(optimized_pieces(*optimizers_[i], models_.ranks[i])));
+    }
     if (is_due_now) reports.push_back(report_of(i, step));
   }
   if (is_due_now) {
     judge(step, exchange(std::move(reports)));
-    for (Local& local : locals_) local.report.losses.clear();
+    for (Local& local : locals_) {
+      local.report.losses.clear();
+      local.report.parts.clear();
+    }
   }
   if (step + 1 == findings_.num_first_steps || step + 1 == task_.num_steps) keep_weights(step + 1);
   if (step + 1 == task_.num_steps) findings_.losses = curve_.means(curve_.sums_and_rows());
@@ -544,6 +560,7 @@ void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
   judge_replicas(step, reports, &Report::gradients, locals_[0].gradients, "its gradient", found);
   judge_replicas(step, reports, &Report::after, locals_[0].after, "after the step", found);
   judge_losses(step, reports, found);
+  judge_parts_of_steps(step, reports, found);
   for (const Finding& finding : found) {
     if (findings_.failure && findings_.failure->step <= finding.step) continue;
     if (!explosion_ || finding.step < *explosion_) findings_.failure = finding;
@@ -572,6 +589,24 @@ void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& rep
         {"replicas", step, static_cast<int>(rank), mine[tensor].first,
          fmt::format("{} differs from rank 0's; all ranks must hold the same bits", what)});
     return;
+  }
+}
+
+void RankChecks::judge_parts_of_steps(std::size_t step, const std::vector<Report>& reports,
+                                      std::vector<Finding>& found) {
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : models_.first().inner->named_parameters()) {
+    names.push_back(name);
+  }
+  const std::size_t num_steps = reports[0].parts.size();
+  for (std::size_t i = 0; i < num_steps; ++i) {
+    std::vector<StepParts> of_ranks;
+    for (const Report& report : reports) of_ranks.push_back(report.parts.at(i));
+    const std::optional<Finding> finding = judge_parts(
+        step + 1 - num_steps + i, of_ranks, names, models_.sharded ? Shares::pieces : Shares::whole,
+        task_.optimizer.clip_norm.has_value(),
+        gradient_limit(task_.dtype, DeviceType::cpu, kernels::MatmulPrecision::highest));
+    if (finding) found.push_back(*finding);
   }
 }
 

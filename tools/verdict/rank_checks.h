@@ -6,14 +6,16 @@
 //
 //   rows         every rank's batch is its part of the global batch, and the parts are the whole
 //   schedule     learning rate and number of steps are those of the step
-//   gradients    are cleared before backward adds to them
+//   gradients    are cleared before backward adds to them, and are the mean of all ranks' own, as
+//                far as a few elements tell (gradient_parts.h)
 //   update       a few elements of every parameter, and what the optimizer keeps for them, become
 //                what a fresh optimizer makes of them and of the run's gradients, bit for bit, and
 //                stay so until the next step begins
 //   loss         the loss that the run reports is the mean over all ranks' rows
 //
-// Some steps (the first, the one after kFirstSteps, a few drawn by the seed, every epoch's last and
-// the run's last) are checked as a whole, from a copy of the state before the step:
+// Some steps (the first, the one after kFirstSteps, one in a hundred drawn by the seed, every
+// epoch's last and the run's last) are checked as a whole, from a copy of the state before the
+// step:
 //
 //   replicas     every rank's weights, gradients and optimizer state equal rank 0's bit for bit,
 //                before the step and after it (buffers only before the first: later each forward
@@ -52,6 +54,7 @@
 #include "tools/training/losses.h"
 #include "tools/training/model.h"
 #include "tools/verdict/findings.h"
+#include "tools/verdict/gradient_parts.h"
 
 namespace lockstep::tools {
 
@@ -95,11 +98,12 @@ class RankChecks {
     std::vector<Finding> findings;                        // the first one, if any
     std::vector<StepLoss> losses;                         // of the steps since the last exchange
     StepLoss epoch_loss;                                  // of the steps of this epoch
+    std::vector<StepParts> parts;                         // of the same steps
     std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
     FromOneDevice from_one_device;                        // computed by rank 0 alone
 
     NLOHMANN_DEFINE_TYPE_INTRUSIVE(Report, findings, before, gradients, after, losses, epoch_loss,
-                                   from_one_device)
+                                   parts, from_one_device)
   };
   // The state of a rank: all elements, or a few of each tensor.
   enum class Elements { few, all };
@@ -110,7 +114,8 @@ class RankChecks {
     KeptTensors left;  // a few elements, as the last step left them; empty if no one looked
     KeptTensors statistics_before;  // batch norm's running ones; of rank 0 alone
     KeptTensors statistics_left;
-    Report report;  // as far as it is known between the exchanges
+    std::unique_ptr<GradientParts> parts;  // nullptr: not looked at
+    Report report;                         // as far as it is known between the exchanges
   };
 
   using TensorOf = std::function<Tensor(std::size_t parameter)>;  // by place in the optimizer
@@ -150,6 +155,8 @@ class RankChecks {
   // failure.
   void judge(std::size_t step, const std::vector<Report>& reports);
   void judge_gradient(std::size_t step, const FromOneDevice& compared, std::vector<Finding>& found);
+  void judge_parts_of_steps(std::size_t step, const std::vector<Report>& reports,
+                            std::vector<Finding>& found);
   void judge_losses(std::size_t step, const std::vector<Report>& reports,
                     std::vector<Finding>& found);
   void judge_replicas(std::size_t step, const std::vector<Report>& reports,
