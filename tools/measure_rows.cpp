@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <map>
 #include <set>
@@ -13,6 +14,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/recorder.h"
+#include "kernels/matmul_precision.h"
 #include "tools/cli/interruption.h"
 #include "tools/cli/processes.h"
 #include "tools/compare_rows.h"
@@ -135,15 +137,24 @@ class Repeater {
   }
 
  private:
-  using Key = std::tuple<DType, std::size_t, std::size_t, std::size_t>;
+  using Key = std::tuple<DType, std::size_t, std::size_t, std::size_t, std::size_t>;
 
-  // The number of devices in whose shares one device takes a batch.
-  static std::size_t num_shares(const PlannedRow& planned) {
-    return planned.task.has_own_statistics() ? planned.placement.devices.size() : 1;
+  // One device that takes the row's shares where batch norm takes their statistics, and scales its
+  // loss as they do where another factor than a power of two rounds in another way.
+  static TrainingTask as_the_row(const PlannedRow& planned, TrainingTask task) {
+    const std::size_t num_devices = planned.placement.devices.size();
+    const bool has_shares = task.has_own_statistics();
+    const bool is_bf16 = kernels::matmul_precision() == kernels::MatmulPrecision::bf16;
+    const bool scales_loss = has_ranks(planned.placement.mode) && !task.pipeline &&
+                             !std::has_single_bit(num_devices) && (has_shares || is_bf16);
+    task.num_shares = has_shares ? num_devices : 1;
+    task.loss_ranks = scales_loss ? num_devices : 1;
+    return task;
   }
 
   static Key key(const PlannedRow& planned, const TrainingTask& task) {
-    return {task.dtype, task.num_steps, task.batch, num_shares(planned)};
+    const TrainingTask single = as_the_row(planned, task);
+    return {task.dtype, task.num_steps, task.batch, single.num_shares, single.loss_ranks};
   }
 
   static TrainingTask in_dtype(DType dtype, std::size_t num_steps, TrainingTask task) {
@@ -166,8 +177,7 @@ class Repeater {
     all_cores.threads_per_device.reset();
     apply_threads_per_device(all_cores, 1);
     task.slow_motion = nullptr;
-    task.num_shares = num_shares(planned);
-    TrainingResult result = train(task, single_placement(planned), observer_);
+    TrainingResult result = train(as_the_row(planned, task), single_placement(planned), observer_);
     throw_if_interrupted();
     return result;
   }

@@ -149,7 +149,7 @@ Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Modu
 
 // One device computes what several would: the first one's running statistics are the run's.
 Tensor gradients_in_shares(const TrainingTask& task, nn::Module& model, const data::Batch& batch) {
-  const double weight = weight_of_loss(task, 1, batch);
+  const double weight = weight_of_loss(task, task.loss_ranks, batch);
   Tensor sum;
   std::vector<Tensor> kept;
   for (const plan::ScatterPart& share :
@@ -361,9 +361,14 @@ std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModel
       return;
     }
     nn::Module& model = *models.ranks[local].wrapped;
+    const std::size_t num_ranks = std::max(models.num_ranks, task.loss_ranks);
     losses[local] = task.summation == Summation::bitwise ? bitwise_gradients(task, models, batch)
                     : task.num_shares > 1                ? gradients_in_shares(task, model, batch)
-                                          : plain_gradients(task, models.num_ranks, model, batch);
+                                          : plain_gradients(task, num_ranks, model, batch);
+    if (task.loss_ranks == 1) return;
+    for (const Variable& parameter : model.parameters()) {
+      parameter.grad().scale_(1.0 / static_cast<double>(task.loss_ranks));
+    }
   };
   if (models.replicas) {
     models.replicas->run_backward([&](nn::Module&, std::size_t rank) { compute(rank); });

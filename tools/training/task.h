@@ -52,6 +52,8 @@ struct TrainingTask {
   // One device takes the batch in the shares of so many: batch norm takes each share's own
   // statistics, and its running ones are the first share's.
   std::size_t num_shares = 1;
+  // One device scales its loss as so many ranks do, and its gradients back, to round as they do.
+  std::size_t loss_ranks = 1;
   std::size_t num_steps = 0;
   std::uint64_t seed = 0;
   data::Shuffle shuffle = data::Shuffle::on;

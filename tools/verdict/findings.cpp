@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "engine/core/error.h"
+#include "kernels/matmul_precision.h"
 
 namespace lockstep::tools {
 
@@ -39,7 +40,8 @@ std::uint64_t digest(const std::vector<double>& values) {
 }
 
 std::vector<double> one_bit_off(std::vector<double> values, DType dtype) {
-  const double bit = dtype == DType::float64 ? 0x1p-52 : 0x1p-23;
+  const bool is_bf16 = kernels::matmul_precision() == kernels::MatmulPrecision::bf16;
+  const double bit = dtype == DType::float64 ? 0x1p-52 : is_bf16 ? 0x1p-16 : 0x1p-23;
   for (std::uint64_t i = 0; i < values.size(); ++i) {
     const bool is_up = ((i + 1) * 0x9e3779b97f4a7c15) >> 63;  // as good as drawn
     values[i] *= is_up ? 1 + bit : 1 - bit;

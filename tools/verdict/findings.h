@@ -26,7 +26,8 @@ const std::vector<double>& values_of(const KeptTensors& tensors, const std::stri
 // Turns them into float64 vectors on the CPU, for a file.
 nn::StateDict to_state_dict(const KeptTensors& tensors);
 
-// Each value off by one bit of the dtype, up or down.
+// Each value off by one bit of the dtype, up or down. Where products round to bfloat16, 128 bits:
+// a few of them then round to another number there.
 std::vector<double> one_bit_off(std::vector<double> values, DType dtype);
 
 // The same bits have the same digest.

@@ -457,7 +457,7 @@ RankChecks::FromOneDevice RankChecks::compare_with_one_device(std::size_t step, 
   const auto reference_from = [&](const KeptTensors& state) {
     return reference_gradient(task_, devices_[0], state, step / task_.steps_per_epoch(), rows,
                               (rows.size() + num_parts - 1) / num_parts,
-                              is_loss_global ? 1 : models_.num_ranks);
+                              is_loss_global ? 1 : std::max(models_.num_ranks, task_.loss_ranks));
   };
   const ReferenceGradient reference = reference_from(before);
   const double limit = findings_.gradient_limit;

@@ -247,7 +247,6 @@ void allow_amplified(std::vector<TensorError>& errors, const ReferenceGradient& 
 double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision precision) {
   const bool is_gpu = device == DeviceType::cuda;
   if (dtype == DType::float64) return is_gpu ? 1e-9 : 1e-12;
-  if (precision == kernels::MatmulPrecision::bf16) return 3e-2;
   if (!is_gpu) return 1e-5;
   switch (precision) {
     case kernels::MatmulPrecision::highest:

@@ -88,11 +88,12 @@ void allow_amplified(std::vector<TensorError>& errors, const ReferenceGradient& 
 inline constexpr double kTimesOneBit = 100;
 
 // The limit of an error: float64 1e-12, float32 1e-5. On the CPU a row's activations have the same
-// bits in every batch (kernels/cpu/gemm.h), so only the order of sums differs. On a GPU a product's
+// bits in every batch (kernels/cpu/gemm.h), so only the order of sums differs, also where products
+// round their inputs to bfloat16: the reference rounds the same numbers. On a GPU a product's
 // algorithm, and with it the bits of its rows, depends on its shape: a sum may fall on the other
 // side of ReLU's kink, and inputs are rounded to TF32 or bfloat16 once more between layers. There
-// the limits are 1e-3 (highest), 1e-2 (high) and 3e-2 (medium) for float32, and 1e-9 for float64. A
-// wrong plan errs by much more: by the share of a rank, bucket or chunk.
+// the limits are 1e-3 (highest), 1e-2 (high) and 3e-2 (medium, bfloat16) for float32, and 1e-9 for
+// float64. A wrong plan errs by much more: by the share of a rank, bucket or chunk.
 double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision precision);
 
 // Follows a parameter's name in that of its optimizer's state: " momentum", " moment 1".

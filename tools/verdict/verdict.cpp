@@ -13,6 +13,7 @@ namespace lockstep::tools {
 namespace {
 
 constexpr double kAmplifiedRounding = 1e3;  // of two runs that differ only in rounding
+constexpr double kTimesBfloat16 = 5;        // the same, with products in bfloat16
 constexpr double kDriftLimit = 1e-3;
 
 double largest_weight(const KeptTensors& weights) {
@@ -61,7 +62,16 @@ std::optional<double> judge_distance(const TrainingTask& task, const Comparison&
   const double repeated = value(repeats.row(other, comparison.num_steps));
   const double in_float32 = is_float64 ? repeated : found;
   const double in_float64 = is_float64 ? found : repeated;
-  if (in_float64 * kShrinksByRounding <= in_float32) return repeated;
+  if (in_float64 * kShrinksByRounding <= in_float32) {
+    if (kernels::matmul_precision() != kernels::MatmulPrecision::bf16) return repeated;
+    // A fault that float64 does not have would be forgotten.
+    const double off = value(repeats.control(task.dtype, comparison.num_steps));
+    if (found <= kTimesBfloat16 * off) return repeated;
+    finding.what += fmt::format(
+        "; one device that starts one bit off is {:.2g} from itself, so it is not rounding", off);
+    verdict.failure = finding;
+    return repeated;
+  }
   const double control = value(repeats.control(DType::float64, comparison.num_steps));
   if (in_float64 <= kAmplifiedRounding * control) {
     verdict.incomparable = fmt::format(
@@ -185,11 +195,12 @@ namespace {
 std::vector<std::string> rounding_lines(const TrainingTask& task, const std::string& difference,
                                         double repeated) {
   const bool is_float64 = task.dtype == DType::float64;
-  return {
-      fmt::format("  {}, {} rounding that training", difference, lockstep::to_string(task.dtype)),
-      repeated > 0 ? fmt::format("  amplifies: in {} it is {:.2g}",
-                                 is_float64 ? "float32" : "float64", repeated)
-                   : "  amplifies; --bitwise makes the bits equal"};
+  const bool is_bf16 = !is_float64 && kernels::matmul_precision() == kernels::MatmulPrecision::bf16;
+  return {fmt::format("  {}, {} rounding that training", difference,
+                      is_bf16 ? "bfloat16" : lockstep::to_string(task.dtype)),
+          repeated > 0 ? fmt::format("  amplifies: in {} it is {:.2g}",
+                                     is_float64 ? "float32" : "float64", repeated)
+                       : "  amplifies; --bitwise makes the bits equal"};
 }
 
 std::string after(const std::string& steps) {
@@ -235,6 +246,9 @@ std::vector<std::string> step_lines(const std::vector<Verdict>& verdicts) {
       fmt::format("  {} whole steps from the same state: gradients within {:.1e}", num_checks,
                   gradient),
       fmt::format("  (limit {:.0e}), every update to the bit", verdicts[0].gradient_limit)};
+  if (verdicts[0].gradient_limit >= 1e-3) {
+    lines.push_back("  a fault that changes gradients by less than the limit is not seen here");
+  }
   if (num_amplified > 0) {
     lines.push_back(
         fmt::format("  in {} of them some gradients are further apart, as far as a bit "
