@@ -57,8 +57,10 @@ void require_right_rows(const std::vector<RunRow>& rows) {
   for (const RunRow& row : rows) num_wrong += row.verdict && row.verdict->failure;
   for (const RunRow& row : rows) {
     if (!row.verdict || row.verdict->equal()) continue;
-    const std::string name = fmt::format("{} on {}", to_string(row.placement.mode),
-                                         count_text(row.placement.devices.size(), "device"));
+    const std::string name = fmt::format(
+        "{} on {}{}", to_string(row.placement.mode),
+        count_text(row.placement.devices.size(), "device"),
+        row.resumed_after ? fmt::format(", resumed after step {},", *row.resumed_after) : "");
     fail(ErrorCode::Numeric, "compare", "{} does not train as one device does: {}{}", name,
          row.verdict->failure->text(),
          num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
@@ -149,6 +151,8 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
   const TrainingFlags& training = flags.training;
   std::FILE* const out = training.json_path == "-" ? stderr : stdout;
   require_drift(flags);
+  require(!flags.interrupt || training.act_as.empty(), ErrorCode::Usage, "--interrupt",
+          "resumes a row at full speed, and --act-as slows it down; leave one out");
   require(!flags.is_predicting || training.accumulate == 1, ErrorCode::Usage, "--predict",
           "predicts steps of one backward pass, and --accumulate takes several; leave one out");
   const bool has_pipeline = std::ranges::count(flags.modes, "pipeline") > 0;
@@ -193,7 +197,8 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
     if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
   }
   const Interruption interruption("this step");
-  const std::vector<RunRow> rows = measure_rows(plan, flags, out);
+  const MeasuredRows measured = measure_rows(plan, flags, out);
+  const std::vector<RunRow>& rows = measured.rows;
   if (rows.empty()) return end_compare(flags, 0, plan.size());
   const bool is_complete = rows.size() == plan.size();
   FileWorkload workload;
@@ -229,13 +234,16 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
           parse_list("--per-device-batch", training.per_device_batch);
     }
     json["config"].erase("parallel");  // compare has --modes instead
+    if (measured.resumed) json["resumed"] = resumed_json(*measured.resumed);
     if (!is_complete) {
       mark_interrupted(json, Interruption::signal(), "rows", rows.size(), plan.size());
     }
     write_json(training.json_path, json);
   }
-  require_right_rows(rows);
-  print_verdict(task, rows, out);
+  std::vector<RunRow> judged = rows;
+  if (measured.resumed) judged.push_back(*measured.resumed);
+  require_right_rows(judged);
+  print_verdict(task, judged, out);
   try {
     if (flags.explain_drift && is_complete) explain_drift(plan, training, rows, out);
   } catch (const Interrupted&) {
@@ -266,6 +274,8 @@ void add_compare_command(CLI::App& program, const CommandLine& command, int& exi
       ->check(one_of({"dp", "ddp", "pipeline", "zero1", "zero2", "zero3"}));
   compare.add_option("--devices", flags->device_counts, "numbers of devices, a row for each")
       ->type_name("COUNTS");
+  compare.add_flag("--interrupt", flags->interrupt,
+                   "stop the last row after a third, resume it in a new process, and judge that");
   compare.add_flag("--wide", flags->wide, "print all columns, wider than 80 characters");
   CLI::Option* const predict =
       compare.add_option("--predict", flags->predict,

@@ -19,6 +19,7 @@ struct CompareFlags {
   std::string device_counts = "1,2,4,8";
   bool wide = false;
   bool explain_drift = false;
+  bool interrupt = false;
   bool is_predicting = false;  // --predict was said
   std::string predict;         // its topology; empty: that of --act-as
 };
@@ -71,8 +72,12 @@ bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement)
 // Trains each row, compares it with one device, and prints it in a table as soon as it is known. On
 // return the last row that ran in this process is still recorded (engine/trace). After a signal
 // (cli/interruption.h) it returns the rows that are done, perhaps none.
-std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
-                                 std::FILE* out);
+struct MeasuredRows {
+  std::vector<RunRow> rows;
+  std::optional<RunRow> resumed;  // --interrupt: the last row once more
+};
+MeasuredRows measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
+                          std::FILE* out);
 
 // --explain-drift: trains all rows again in float64, and prints the drift of both precisions.
 // Throws Interrupted after a signal.

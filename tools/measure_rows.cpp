@@ -30,37 +30,73 @@
 namespace lockstep::tools {
 namespace {
 
-// Runs a row whose ranks are processes, by `train --row FILE`, which leaves its row there. flags:
-// those of `compare`; --trace and --dtype are the row's.
-// If the ranks fail, throws an Error that ends with their last words: Error{Usage} if they exited
-// with 2, else Error{Comm}.
-RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, std::size_t batch) {
-  const TemporaryFolder folder;
-  const std::string row_path = folder.path() + "/row.cbor";
-  const std::size_t num_ranks = placement.devices.size();
+// The flags of `train` for a row. --trace and --dtype are the row's.
+TrainingFlags flags_of_row(TrainingFlags flags, const DevicePlacement& placement,
+                           std::size_t batch) {
   flags.shard = shard_word(placement.mode);
-  flags.parallel = flags.shard.empty() ? to_string(placement.mode) : "ddp";
-  flags.devices = static_cast<int>(num_ranks);
+  flags.parallel = placement.mode == Mode::single ? "none"
+                   : flags.shard.empty()          ? to_string(placement.mode)
+                                                  : "ddp";
+  flags.devices = static_cast<int>(placement.devices.size());
   flags.batch = static_cast<int>(batch);
   flags.per_device_batch.clear();
-  flags.save_path = folder.path() + "/weights.safetensors";
   flags.json_path.clear();
-  std::vector<std::string> command{this_program(), "train", "--row", row_path};
-  const std::vector<std::string> words = words_of(flags);
-  command.insert(command.end(), words.begin(), words.end());
+  return flags;
+}
+
+// Runs `train`. If it fails, throws an Error that ends with its last words: Error{Usage} if it
+// exited with 2, else Error{Comm}.
+void run_train(const TrainingFlags& flags, const DevicePlacement& placement,
+               const std::vector<std::string>& more) {
+  std::vector<std::string> command{this_program(), "train"};
+  for (const std::vector<std::string>& words : {more, words_of(flags)}) {
+    command.insert(command.end(), words.begin(), words.end());
+  }
   const ChildEnd end = run_child(command, launch::current_environment(),
                                  {.beyond_bytes = ChildLimits::BeyondBytes::forget});
-  if (end.code != 0) {
-    constexpr std::string_view kName = "lockstep: ";
-    std::string why = last_line(end.err);
-    if (why.starts_with(kName)) why.erase(0, kName.size());
-    fail(end.code == 2 ? ErrorCode::Usage : ErrorCode::Comm, "compare",
-         "{} on {} processes ended with exit code {}: {}", to_string(placement.mode), num_ranks,
-         end.code, why);
-  }
+  if (end.code == 0) return;
+  constexpr std::string_view kName = "lockstep: ";
+  std::string why = last_line(end.err);
+  if (why.starts_with(kName)) why.erase(0, kName.size());
+  fail(end.code == 2 ? ErrorCode::Usage : ErrorCode::Comm, "compare",
+       "{} on {} {} ended with exit code {}: {}", to_string(placement.mode),
+       placement.devices.size(), flags.ranks == "processes" ? "processes" : "devices", end.code,
+       why);
+}
+
+// Runs a row in another process, by `train --row FILE`, which leaves it there.
+RunRow run_process_row(const TrainingFlags& flags_of_all, const DevicePlacement& placement,
+                       std::size_t batch) {
+  const TemporaryFolder folder;
+  const std::string row_path = folder.path() + "/row.cbor";
+  TrainingFlags flags = flags_of_row(flags_of_all, placement, batch);
+  flags.save_path = folder.path() + "/weights.safetensors";
+  run_train(flags, placement, {"--row", row_path});
   RunRow row = read_row(row_path);
   row.placement.mode = placement.mode;
   row.result.weights = nn::load_weights(flags.save_path);
+  return row;
+}
+
+// A third of a row's steps, at least one.
+std::size_t step_of_interruption(const PlannedRow& planned) {
+  return std::max<std::size_t>(1, planned.task.num_steps / 3);
+}
+
+// The same row, stopped after a third of its steps; another process goes on from the checkpoint.
+RunRow run_resumed_row(const TrainingFlags& flags, const PlannedRow& planned) {
+  const TemporaryFolder folder;
+  TrainingFlags stopped = flags_of_row(flags, planned.placement, planned.task.batch);
+  stopped.trace_path.clear();
+  stopped.checkpoint_dir = folder.path();
+  stopped.checkpoint_every = static_cast<int>(planned.task.num_steps);
+  const std::size_t step = step_of_interruption(planned);
+  run_train(stopped, planned.placement, {"--end-after", std::to_string(step)});
+  TrainingFlags resumed = flags;
+  resumed.trace_path.clear();
+  resumed.resume = folder.path();
+  RunRow row = run_process_row(resumed, planned.placement, planned.task.batch);
+  row.resumed_after = step;
   return row;
 }
 
@@ -134,6 +170,20 @@ class Repeater {
               task.initial_weights = off_by_one_bit(nn::state_dict(*make_model(task, Device{})));
               return distance(expected, keep(train_single(planned, task).weights));
             }};
+  }
+
+  // The same for a row that is interrupted.
+  Repeats repeats_of_resumed(const PlannedRow& planned) {
+    Repeats repeats = repeats_of(planned);
+    repeats.row = [this, &planned](DType dtype, std::size_t num_steps) {
+      PlannedRow other = planned;
+      other.task = in_dtype(dtype, num_steps, planned.task);
+      TrainingFlags flags = flags_;
+      flags.dtype = lockstep::to_string(dtype);
+      return distance(keep(single(planned, other.task).weights),
+                      keep(run_resumed_row(flags, other).result.weights));
+    };
+    return repeats;
   }
 
  private:
@@ -266,9 +316,26 @@ Progress make_progress(const std::vector<PlannedRow>& plan, const TrainingFlags&
   return Progress(std::move(rows));
 }
 
+// --interrupt: the table's last row, stopped and resumed.
+RunRow interrupted_row(const PlannedRow& planned, const TrainingFlags& flags, Repeater& repeater,
+                       std::FILE* out) {
+  RunRow row = run_resumed_row(flags, planned);
+  const TrainingResult& single = repeater.single(planned, planned.task);
+  row.max_abs_weight_diff =
+      distance(keep(single.weights), keep(row.result.weights)).parameters.value;
+  row.verdict = judge(planned.task, single, row.result, repeater.repeats_of_resumed(planned));
+  fmt::print(
+      out, "{}\n",
+      wrap(fmt::format("{} x{}, stopped after step {} of {} and resumed in a new process: "
+                       "drift {:.1e}",
+                       to_string(planned.placement.mode), planned.placement.devices.size(),
+                       *row.resumed_after, planned.task.num_steps, row.max_abs_weight_diff)));
+  return row;
+}
+
 // Throws Interrupted; then the last row may lack its verdict.
 void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags, std::FILE* out,
-                  std::vector<RunRow>& rows);
+                  MeasuredRows& measured);
 
 }  // namespace
 
@@ -276,21 +343,23 @@ bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement)
   return flags.ranks == "processes" && has_ranks(placement.mode);
 }
 
-std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
-                                 std::FILE* out) {
-  std::vector<RunRow> rows;
+MeasuredRows measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
+                          std::FILE* out) {
+  MeasuredRows measured;
   try {
-    measure_each(plan, flags, out, rows);
+    measure_each(plan, flags, out, measured);
   } catch (const Interrupted&) {
+    std::vector<RunRow>& rows = measured.rows;
     if (!rows.empty() && !rows.back().verdict) rows.pop_back();
   }
-  return rows;
+  return measured;
 }
 
 namespace {
 
 void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags, std::FILE* out,
-                  std::vector<RunRow>& rows) {
+                  MeasuredRows& measured) {
+  std::vector<RunRow>& rows = measured.rows;
   const TableWidth width = flags.wide ? TableWidth::wide : TableWidth::terminal;
   auto warn = warn_of_explosion(plan[0].task.data->train.num_classes);  // once for all rows
   TrainingObserver observer;
@@ -338,6 +407,9 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
       fmt::print(out, "{}\n", table_line(rows[i], baseline_of(rows, i), width));
     }
     std::fflush(out);
+  }
+  if (flags.interrupt) {
+    measured.resumed = interrupted_row(plan.back(), flags.training, repeater, out);
   }
 }
 

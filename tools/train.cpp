@@ -68,6 +68,11 @@ std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict
   return is_gpu && is_sharing ? std::nullopt : verdict;
 }
 
+void take_checks(const TrainingTask& task, TrainingObserver& observer) {
+  observer.checks = Checks::on;
+  if (task.sampler == Sampler::exact) observer.on_loss = {};  // the verdict tells an explosion
+}
+
 // What the first signal waits for; --row is a part of `compare`, which ends it.
 constexpr const char* kEndingStep = "this step";
 
@@ -85,16 +90,13 @@ int work(TrainingFlags flags, const CommandLine& command, const TrainingTask& ta
     std::fflush(progress_stream(flags));
   }
   const bool is_row = !flags.row_path.empty();
-  if (is_row) warm_up(task, rank);
+  if (is_row && !task.resumed) warm_up(task, rank);
   if (needs_recording(flags)) trace::start(record_options(task, 1));
   ContentionProbe probe(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
   probe.sample();
   Progress progress({{"training", task.num_steps}});
   TrainingObserver observer = report_progress(flags, task, probe, progress);
-  if (is_row) {
-    observer.checks = Checks::on;
-    if (task.sampler == Sampler::exact) observer.on_loss = {};  // the verdict tells an explosion
-  }
+  if (is_row) take_checks(task, observer);
   std::optional<Interruption> interruption;
   if (!is_row) interruption.emplace(rank.is_first() ? kEndingStep : nullptr);
   JobResult job = train_in_job(task, rank, observer);
@@ -176,12 +178,15 @@ int train_here(const TrainingFlags& flags, const CommandLine& command) {
   Progress progress({{"training", task.num_steps}});
   TrainingObserver observer = report_progress(flags, task, probe, progress);
   if (flags.watch) observer.on_step = {};  // the lanes show it
+  const bool is_row = !flags.row_path.empty();
+  if (is_row) take_checks(task, observer);
   const Interruption interruption(kEndingStep);
   row.result = train(task, row.placement, observer);
   clear_status();
   if (needs_recording(flags)) trace::stop();
   row.contended = row.result.acted ? row.result.acted->put_off > kNotablePutOff
                                    : probe.verdict(devices.size() * row.threads_per_device);
+  if (is_row) write_row(flags.row_path, row);
   report_training(flags, command, task, row, trace::collect(), devices[0]);
   return end_training(flags, task, row.result);
 }
@@ -213,9 +218,11 @@ void add_train_command(CLI::App& program, const CommandLine& command, int& exit_
   group_flags(train, training_groups({"--model", "--dataset", "--epochs", "--batch", "--optimizer",
                                       "--lr", "--parallel", "--devices", "--save", "--json"}));
   train.add_option("--row", flags->row_path, "")->group("");
+  train.add_option("--end-after", flags->end_after, "")->group("");
   train.callback([flags, &train, command, &exit_code] {
     // `compare` has judged the flags of its rows: not every flag must have an effect in every row.
-    if (flags->row_path.empty()) flags->said = said_flags(train);
+    const bool is_row = !flags->row_path.empty() || flags->end_after;
+    if (!is_row) flags->said = said_flags(train);
     exit_code = run_train(*flags, command);
   });
 }

@@ -79,6 +79,7 @@ struct TrainingFlags : RankFlags {
   std::string slow_motion = "auto";
   bool watch = false;
   std::string row_path;           // of a row of `compare` (report/row_file.h); empty elsewhere
+  std::optional<int> end_after;   // of a row that is interrupted: the step
   std::vector<std::string> said;  // names of the flags that the user gave
 };
 

@@ -185,6 +185,14 @@ nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
   return json;
 }
 
+nlohmann::ordered_json resumed_json(const RunRow& row) {
+  return {{"mode", to_string(row.placement.mode)},
+          {"devices", row.placement.devices.size()},
+          {"after_step", *row.resumed_after},
+          {"max_abs_weight_diff", row.max_abs_weight_diff},
+          {"verdict", verdict_json(*row.verdict)}};
+}
+
 void mark_interrupted(nlohmann::ordered_json& json, int signal, std::string_view unit,
                       std::size_t num_done, std::size_t num_planned) {
   json["interrupted"] = {{"signal", signal_name(signal)},

@@ -24,6 +24,7 @@ struct RunRow {
   std::optional<double> bubble_formula;  // of a pipeline
   // True if another process used the devices meanwhile; absent if unknown.
   std::optional<bool> contended = false;
+  std::optional<std::size_t> resumed_after = std::nullopt;  // the step at which it was interrupted
   bool measured_again = false;  // because the first time it was faster than its hardware explains
 
   double median_epoch_seconds() const;  // NaN: a signal came within the first epoch
@@ -63,6 +64,9 @@ RunRow planned_row(const TrainingTask& task, DevicePlacement placement);
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
                                      const TrainingFlags& flags, const TrainingTask& task,
                                      const std::vector<RunRow>& rows);
+
+// A row that was interrupted, for "resumed". REQUIRES: it was, and was judged.
+nlohmann::ordered_json resumed_json(const RunRow& row);
 
 // Marks the file of a run that a signal has ended early. unit: "steps" or "rows".
 void mark_interrupted(nlohmann::ordered_json& json, int signal, std::string_view unit,

@@ -279,14 +279,14 @@ class TrainingLoop {
   // The run ends here, before its last step.
   void take_stop() {
     result_.num_steps = step_;
-    result_.stopped_by = observer_.stop->signal();
+    if (observer_.stop != nullptr) result_.stopped_by = observer_.stop->signal();
     if (task_.checkpoints) keep_checkpoint();
   }
 
   // A first step is always trained.
   bool may_go_on() {
     const bool is_asked = observer_.stop != nullptr && step_ > task_.first_step();
-    is_stopped_ = is_asked && observer_.stop->is_before(step_);
+    is_stopped_ = step_ == task_.end_after || (is_asked && observer_.stop->is_before(step_));
     return !is_stopped_;
   }
 
@@ -334,11 +334,18 @@ class TrainingLoop {
     const bool is_read = is_checked && checks_->is_read(step_);
     if (is_read) pause([&] { checks_->before_step(step_); });
     if (!run_step(epoch)) return false;
+    if (task_.resumed && step_ == task_.first_step()) require_right_resumption();
     if (!is_checked) return true;
     if (checks_->is_due(step_)) drain_losses();
     const auto check = [&] { checks_->after_step(step_, batches_); };
     is_read ? pause(check) : check();
     return true;
+  }
+
+  void require_right_resumption() const {
+    const auto finding = RankChecks::wrong_resumption(task_, models_, optimizers_, batches_);
+    require(!finding, ErrorCode::State, "--resume", "the run does not go on where it was: {}",
+            finding ? finding->text() : "");
   }
 
   // Runs a check whose time does not count. What the devices still do belongs to the epoch.

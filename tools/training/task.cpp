@@ -241,6 +241,7 @@ void take_checkpoints(TrainingTask& task, const TrainingFlags& flags) {
   require(flags.resume != "auto" || !flags.checkpoint_dir.empty(), ErrorCode::Usage, "--resume",
           "auto takes the newest checkpoint of --checkpoint-dir; give that folder, too");
   task.settings = decisive_settings(flags, task);
+  if (flags.end_after) task.end_after = static_cast<std::size_t>(*flags.end_after);
   if (!flags.checkpoint_dir.empty()) {
     const bool is_said = flags.checkpoint_every != 0;
     task.checkpoints = {flags.checkpoint_dir,

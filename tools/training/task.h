@@ -69,6 +69,7 @@ struct TrainingTask {
   nlohmann::ordered_json settings;            // for the checkpoints
   std::shared_ptr<const Checkpoint> resumed;  // where the run continues; nullptr: it starts afresh
   std::size_t first_step() const { return resumed ? resumed->step : 0; }
+  std::optional<std::size_t> end_after;  // the run stops there, as after a signal
 
   // graph: a whole step is captured once and then launched by a single call (CUDA).
   enum class Launching { op_by_op, graph } launching = Launching::op_by_op;

@@ -28,7 +28,7 @@ constexpr std::size_t kFew = 32;
 constexpr double kHuge = 1e300;  // the norm of a gradient that has overflowed
 
 std::set<std::size_t> choose_steps(const TrainingTask& task) {
-  std::set<std::size_t> steps{0, task.num_steps - 1};
+  std::set<std::size_t> steps{task.first_step(), task.num_steps - 1};
   for (std::size_t end = task.steps_per_epoch(); end < task.num_steps;
        end += task.steps_per_epoch()) {
     steps.insert(end - 1);
@@ -171,6 +171,20 @@ class RankChecks::Window {
   double timeout_seconds_ = 0;
 };
 
+std::optional<Finding> RankChecks::wrong_resumption(const TrainingTask& task,
+                                                    const LocalModels& models,
+                                                    const Optimizers& optimizers,
+                                                    const std::vector<data::Batch>& batches) {
+  RankChecks checks(task, models, optimizers);
+  for (std::size_t i = 0; i < checks.locals_.size(); ++i) {
+    if (checks.is_exact_) checks.look_at_rows(i, task.first_step(), batches[i]);
+    checks.look_at_schedule(i, task.first_step());
+    const std::vector<Finding>& findings = checks.locals_[i].report.findings;
+    if (!findings.empty()) return findings.front();
+  }
+  return std::nullopt;
+}
+
 RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
                        const Optimizers& optimizers)
     : task_(task),
@@ -180,6 +194,7 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       due_(choose_steps(task)),
       is_exact_(task.sampler == Sampler::exact),
       is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
+      has_stepped_(task.resumed != nullptr),
       locals_(models.ranks.size()),
       curve_(task.num_steps - task.first_step()),
       watch_(task.data->train.num_classes) {
@@ -207,7 +222,7 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
 }
 
 void RankChecks::before_step(std::size_t step) {
-  if (step == 0) initial_ = weights();
+  if (step == task_.first_step()) initial_ = weights();
   for (std::size_t i = 0; i < locals_.size() && is_read(step); ++i) {
     Local& local = locals_[i];
     local.before = state_of(i, Elements::few);
@@ -217,7 +232,7 @@ void RankChecks::before_step(std::size_t step) {
     local.statistics_before = statistics(i);
     find_difference(i, step, local.statistics_before, std::exchange(local.statistics_left, {}),
                     "it changed between the previous step and this one");
-    if (step > 0) continue;
+    if (step > task_.first_step()) continue;
     for (const auto& [name, tensor] : models_.ranks[i].inner->named_buffers()) {
       local.before.emplace_back(name, tensor.to_vector<double>());
     }
@@ -453,7 +468,7 @@ RankChecks::FromOneDevice RankChecks::compare_with_one_device(std::size_t step, 
           ? models_.pipeline->plan().num_micro_batches
           : task_.accumulate * std::max({models_.num_ranks, devices_.size(), task_.num_shares});
   const KeptTensors& statistics = locals_[0].statistics_before;
-  if (step > 0) before.insert(before.end(), statistics.begin(), statistics.end());
+  if (step > task_.first_step()) before.insert(before.end(), statistics.begin(), statistics.end());
   const auto reference_from = [&](const KeptTensors& state) {
     return reference_gradient(task_, devices_[0], state, step / task_.steps_per_epoch(), rows,
                               (rows.size() + num_parts - 1) / num_parts,

@@ -82,6 +82,13 @@ class RankChecks {
 
   const RunFindings& findings() const { return findings_; }
 
+  // After the first step of a resumed run: what shows that it goes on elsewhere than where the
+  // checkpoint was made. Looks at this thread's ranks: rows, learning rate and number of steps.
+  static std::optional<Finding> wrong_resumption(const TrainingTask& task,
+                                                 const LocalModels& models,
+                                                 const Optimizers& optimizers,
+                                                 const std::vector<data::Batch>& batches);
+
  private:
   class Window;
   // How far a step is from one device's on the same state and rows.

@@ -168,7 +168,9 @@ std::optional<Verdict> judge(const TrainingTask& task, const TrainingResult& sin
   }
   verdict.has_own_statistics = task.has_own_statistics();
   const RunFindings& expected = *single.findings;
-  const StateDistance first = distance(expected.first_weights, findings.first_weights);
+  const bool has_first = !findings.first_weights.empty();  // not if it was resumed after them
+  const StateDistance first =
+      has_first ? distance(expected.first_weights, findings.first_weights) : StateDistance{};
   verdict.first_steps_max_abs_diff = first.parameters.value;
   verdict.first_steps_tolerance = first_steps_tolerance(task, expected);
   const bool is_bitwise = task.summation == Summation::bitwise;
