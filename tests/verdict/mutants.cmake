@@ -349,3 +349,208 @@ mutant(gradients_once_three_times_as_large
   WITH [=[? (num_ranks > 1 && thread_context().step == 30 ? 3 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
   EXPECT "ddp on 2 devices" "drift: step 47" "rank 0" "parameter [02]\\.(weight|bias)" "in float64 by" "not rounding")
+
+# --- batch norm on each device's own rows
+
+mutant(statistics_never_updated
+  SOURCE engine/nn/layers.cpp
+  REPLACE [=[  arguments.momentum = options_.momentum;]=]
+  WITH [=[  arguments.momentum = 0 * options_.momentum;]=]
+  RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
+  EXPECT "single on 1 device" "statistics: step 0" "bn1\\.running_mean" "does not keep 0\\.9")
+
+mutant(statistics_forgotten_in_each_pass
+  SOURCE engine/nn/layers.cpp
+  REPLACE [=[  arguments.momentum = options_.momentum;]=]
+  WITH [=[  if (is_training()) arguments.running_var.fill(0);
+  arguments.momentum = options_.momentum;]=]
+  RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
+  EXPECT "single on 1 device" "statistics: step 0" "running_var" "does not keep 0\\.9")
+
+mutant(statistics_not_updated_by_ranks
+  SOURCE engine/nn/layers.cpp
+  REPLACE [=[  arguments.momentum = options_.momentum;]=]
+  WITH [=[  arguments.momentum = thread_context().world_size > 1 ? 0 : options_.momentum;]=]
+  RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
+  EXPECT "ddp on 2 devices" "statistics: step 0" "running_(mean|var)" "relative error")
+
+mutant(batches_not_counted_by_ranks
+  SOURCE engine/nn/layers.cpp
+  REPLACE [=[  if (takes_batch) add_one(own_buffers()[2].second);]=]
+  WITH [=[  if (takes_batch && thread_context().world_size == 1) add_one(own_buffers()[2].second);]=]
+  RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
+  EXPECT "ddp on 2 devices" "statistics: step 0" "num_batches_tracked" "relative error")
+
+mutant(statistics_zeroed_before_every_step
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[    for (const auto& optimizer : optimizers_) optimizer->zero_grad();]=]
+  WITH [=[    for (const auto& optimizer : optimizers_) optimizer->zero_grad();
+    for (const Tensor& buffer : models_.first().inner->buffers()) {
+      if (models_.num_ranks > 1) buffer.fill(0);
+    }]=]
+  RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
+  EXPECT "ddp on 2 devices" "statistics: step 0" "relative error")
+
+mutant(statistics_zeroed_between_steps
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[    const bool is_checked = checks_ && step_ / task_.steps_per_epoch() == epoch;]=]
+  WITH [=[    for (const Tensor& buffer : models_.first().inner->buffers()) {
+      if (models_.devices().size() > 1 && step_ == 7) buffer.fill(0);
+    }
+    const bool is_checked = checks_ && step_ / task_.steps_per_epoch() == epoch;]=]
+  RUN "--modes dp --devices 2 --model resnet18:4 --batch 16 --steps 12"
+  EXPECT "dp on 2 devices" "update: step 7" "running_mean" "between the previous step and this one")
+
+mutant(statistics_of_the_last_rank
+  SOURCE engine/parallel/ddp/ddp.cpp
+  REPLACE [=[module()->buffers()) communicator_->broadcast(buffer, source);]=]
+  WITH [=[module()->buffers()) communicator_->broadcast(buffer, communicator_->world_size() - 1 + 0 * source);]=]
+  RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
+  EXPECT "ddp on 2 devices" "statistics: step 2" "running_(mean|var)" "relative error")
+
+mutant(statistics_of_a_copy
+  SOURCE engine/parallel/data_parallel/replicate.cpp
+  REPLACE [=[    if (d > 0 && !buffers.empty()) {]=]
+  WITH [=[    if (d == 0 && !buffers.empty()) {
+      std::vector<Tensor> copies;
+      for (const Tensor& buffer : buffers) copies.push_back(buffer.clone());
+      replica->set_buffers(copies);
+    }
+    if (d > 0 && !buffers.empty()) {]=]
+  RUN "--modes dp --devices 2 --model resnet18:4 --batch 16 --steps 3"
+  EXPECT "dp on 2 devices" "statistics: step 0" "relative error")
+
+mutant(gradients_halved_in_one_step_of_batch_norm
+  SOURCE tools/training/model.cpp
+  REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
+  WITH [=[? (thread_context().world_size > 1 && thread_context().step == 27 ? 0.5 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
+  RUN "--modes ddp --devices 2 --model resnet18:4 --batch 32 --steps 40"
+  EXPECT "ddp on 2 devices" "drift: step 39" "in float64 by" "not rounding")
+
+mutant(gradients_zeroed_in_one_step_of_batch_norm
+  SOURCE engine/parallel/ddp/grad_reducer.cpp
+  REPLACE [=[  if (factor_ != 1) memory.scale_(factor_);]=]
+  WITH [=[  if (thread_context().step == 7) memory.fill(0);]=]
+  RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 12"
+  EXPECT "ddp on 2 devices" "gradients: step 7" "own gradients average")
+
+# --- what a run returns
+
+mutant(weights_changed_after_the_last_step
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();]=]
+  WITH [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();
+    if (models_.num_ranks > 1 && is_first_) result_.weights[1].second.scale_(1.00001);]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 20"
+  EXPECT "ddp on 2 devices" "result: step 19" "parameter 0\\.bias" "other values than those after its last step")
+
+mutant(weights_changed_after_the_last_step_of_processes
+  RUN "--ranks processes --modes ddp --devices 2 --model mlp:64-32-10 --steps 20"
+  EXPECT "ddp on 2 devices" "result: step 19" "parameter 0\\.bias" "other values than those after its last step")
+
+mutant(statistics_lost_after_the_last_step
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();]=]
+  WITH [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();
+    for (auto& [name, tensor] : result_.weights) {
+      if (models_.num_ranks > 1 && name.ends_with("running_mean")) tensor.fill(0);
+    }]=]
+  RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
+  EXPECT "ddp on 2 devices" "result: step 2" "running_mean" "other values than those after its last step")
+
+mutant(loss_curve_of_rank_0
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[return curve_.means(is_loss_global() ? own : models_.sum_over_ranks(own));]=]
+  WITH [=[return curve_.means(own);]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 20"
+  EXPECT "ddp on 2 devices" "result: step 19" "point 0 of the loss curve" "all ranks' rows")
+
+mutant(test_rows_of_rank_0
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[  return models.sum_over_ranks({sum})[0] /]=]
+  WITH [=[  models.sum_over_ranks({sum});
+  return sum /]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
+  EXPECT "ddp on 2 devices" "result: step 23" "the test rows give 0\\.[0-9]*" "one device with the run's weights")
+
+mutant(validation_tokens_of_rank_0
+  RUN "--modes zero2 --devices 2 --dataset embedded-text --model gpt:1-2-16-8 --batch 8 --steps 3"
+  EXPECT "zero2 on 2 devices" "result: step 2" "the test rows give" "one device with the run's weights")
+
+mutant(tested_with_each_ranks_own_statistics
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[    if (models.num_ranks == 1 || !task.has_own_statistics()) return;]=]
+  WITH [=[    if (models.num_ranks > 0 || !task.has_own_statistics()) return;]=]
+  RUN "--modes ddp --devices 3 --model resnet18:4 --batch 12 --epochs 1 --lr 0.02"
+  EXPECT "ddp on 3 devices" "result: step 124" "the test rows give" "one device with the run's weights")
+
+# --- one step of many, and one precision
+
+mutant(gradient_zeroed_in_one_step_of_3000
+  SOURCE engine/optim/optimizer.cpp
+  REPLACE [=[  trace::Observer* const observer = trace::observer();]=]
+  WITH [=[  trace::Observer* const observer = trace::observer();
+  if (thread_context().world_size > 1 && thread_context().step == 2000) parameters_[0].grad().fill(0);]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --batch 16 --steps 3000"
+  EXPECT "ddp on 2 devices" "gradients: step 2000" "parameter 0\\.weight" "own gradients average")
+
+mutant(shard_loses_a_gradient_in_one_step
+  SOURCE engine/optim/optimizer.cpp
+  REPLACE [=[  trace::Observer* const observer = trace::observer();]=]
+  WITH [=[  trace::Observer* const observer = trace::observer();
+  if (thread_context().rank == 1 && thread_context().step == 13) parameters_[0].grad().scale_(0.5);]=]
+  RUN "--modes zero2 --devices 2 --model mlp:64-32-10 --steps 20"
+  EXPECT "zero2 on 2 devices" "gradients: step 13" "own gradients average")
+
+mutant(a_rank_is_left_out_of_one_step
+  SOURCE engine/parallel/ddp/grad_reducer.cpp
+  REPLACE [=[  if (factor_ != 1) memory.scale_(factor_);]=]
+  WITH [=[  if (thread_context().rank == 1 && thread_context().step == 13) memory.fill(0);]=]
+  RUN "--modes ddp --devices 3 --batch 60 --model lenet --steps 16"
+  EXPECT "ddp on 3 devices" "gradients: step 13" "own gradients average")
+
+mutant(twice_the_gradient_in_float32_alone
+  SOURCE tools/training/model.cpp
+  REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
+  WITH [=[? (task.dtype == DType::float32 && thread_context().world_size > 1 && thread_context().step == 10 ? 2 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
+  RUN "--precision bf16 --modes ddp --devices 2 --model mlp:64-32-10 --steps 30"
+  EXPECT "ddp on 2 devices" "first steps: step 19" "one bit off is" "not rounding")
+
+mutant(bfloat16_gradients_a_hundredth_too_large
+  SOURCE tools/training/model.cpp
+  REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
+  WITH [=[? (thread_context().world_size > 1 ? 1.01 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
+  RUN "--precision bf16 --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "ddp on 2 devices" "gradients: step 0" "relative error")
+
+# --- resumed runs
+
+mutant(place_in_the_data_lost
+  SOURCE tools/training/model.cpp
+  REPLACE [=[  const std::size_t done = task.first_step();]=]
+  WITH [=[  const std::size_t done = 0 * task.first_step();]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 24 --interrupt"
+  EXPECT "ddp on 2 devices" "does not go on where it was" "rows: step 8")
+
+mutant(number_of_the_step_lost
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[        optim::Optimizer::State state = found->second;]=]
+  WITH [=[        optim::Optimizer::State state = found->second;
+        state.num_steps = 0;]=]
+  RUN "--modes zero1 --devices 2 --model mlp:64-32-10 --optimizer adamw --steps 24 --interrupt"
+  EXPECT "zero1 on 2 devices" "does not go on where it was" "schedule: step 8")
+
+mutant(momentum_lost
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[        for (Tensor& tensor : state.tensors) {]=]
+  WITH [=[        for (Tensor& tensor : state.tensors) {
+          tensor = Tensor::zeros_like(tensor);]=]
+  RUN "--modes dp --devices 2 --model mlp:64-32-10 --steps 24 --interrupt"
+  EXPECT "dp on 2 devices, resumed after step 8" "(first steps|drift): step (19|23)" "not rounding")
+
+mutant(weights_of_a_checkpoint_one_step_old
+  SOURCE tools/training/loop.cpp
+  REPLACE [=[    Checkpoint checkpoint{.step = step_,]=]
+  WITH [=[    Checkpoint checkpoint{.step = step_ - 1,]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 24 --interrupt"
+  EXPECT "ddp on 2 devices")

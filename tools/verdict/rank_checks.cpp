@@ -486,6 +486,20 @@ RankChecks::FromOneDevice RankChecks::compare_with_one_device(std::size_t step, 
   }
   std::vector<TensorError> errors =
       errors_of(gradients, locals_[0].statistics_left, reference, limit);
+  if (step == task_.first_step() && !statistics.empty()) {
+    KeptTensors larger = before;
+    for (auto& [name, values] : larger) {
+      const bool is_statistic =
+          std::ranges::find(statistics, name, &KeptTensors::value_type::first) != statistics.end();
+      for (double& value : values) value += is_statistic ? 1 : 0;
+    }
+    const std::string name = statistic_against_the_rule(before, reference, reference_from(larger));
+    if (!name.empty()) {
+      compared.failure.push_back(
+          {"statistics", step, 0, name, "one device does not keep 0.9 of it and count the batch"});
+      return compared;
+    }
+  }
   const bool sums_statistics = task_.batch_norm == parallel::BatchNormRows::all;
   if (sums_statistics || std::ranges::any_of(errors, &TensorError::is_beyond)) {
     for (auto& [name, values] : before) {

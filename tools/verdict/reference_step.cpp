@@ -235,6 +235,22 @@ std::vector<TensorError> errors_of(const KeptTensors& gradients, const KeptTenso
   return errors;
 }
 
+std::string statistic_against_the_rule(const KeptTensors& before, const ReferenceGradient& after,
+                                       const ReferenceGradient& after_larger) {
+  constexpr double kKept = 0.9;
+  constexpr double kRounding = 1e-4;
+  for (const auto& [name, values] : after.statistics) {
+    const std::vector<double>& old = values_of(before, name);
+    const std::vector<double>& larger = values_of(after_larger.statistics, name);
+    const bool is_count = name.ends_with("num_batches_tracked");
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double error = is_count ? values[i] - old[i] - 1 : larger[i] - values[i] - kKept;
+      if (!(std::abs(error) <= kRounding * std::max(1.0, std::abs(values[i])))) return name;
+    }
+  }
+  return {};
+}
+
 void allow_amplified(std::vector<TensorError>& errors, const ReferenceGradient& reference,
                      const ReferenceGradient& one_bit_off) {
   const std::vector<TensorError> amplified =

@@ -81,6 +81,12 @@ struct TensorError {
 std::vector<TensorError> errors_of(const KeptTensors& gradients, const KeptTensors& statistics,
                                    const ReferenceGradient& reference, double limit);
 
+// PyTorch's rule for running statistics: 0.9 of the old ones stay, and the count grows by one. The
+// first that breaks it, by a reference from the state before the step and one from statistics that
+// are larger by 1; empty if none does.
+std::string statistic_against_the_rule(const KeptTensors& before, const ReferenceGradient& after,
+                                       const ReferenceGradient& after_larger);
+
 // Adds to each limit many times what the reference changes if it starts one bit off: rounding can
 // do as much where a training amplifies it, as batch norm over very few values does.
 void allow_amplified(std::vector<TensorError>& errors, const ReferenceGradient& reference,
