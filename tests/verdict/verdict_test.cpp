@@ -148,7 +148,7 @@ TEST(VerdictLines, SayHowFarRoundingWentAndThatItIsRounding) {
               ElementsAre("verdict: every row trains as one device does",
                           HasSubstr("weights after 20 steps"),
                           HasSubstr("2 whole steps from the same state: gradients within 3.0e-07"),
-                          HasSubstr("every update to the bit"),
+                          HasSubstr("every update by the optimizer's formula"),
                           HasSubstr("drift after 23,450 steps: 0.44, float32 rounding"),
                           HasSubstr("in float64 it is 2e-09")));
   for (const std::string& line : verdict_lines(task, {verdict})) {

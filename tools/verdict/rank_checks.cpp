@@ -199,7 +199,7 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       curve_(task.num_steps - task.first_step()),
       watch_(task.data->train.num_classes) {
   const auto add = [&](const std::string& name, const Shape& shape) {
-    weight_decays_[name] = reference_weight_decay(task.optimizer, shape);
+    weight_decays_[name] = rules::weight_decay(task.optimizer, shape);
   };
   for (const auto& piece : optimized_pieces(*optimizers[0], models.first())) {
     stepped_.push_back(piece.name);
@@ -226,12 +226,10 @@ void RankChecks::before_step(std::size_t step) {
   for (std::size_t i = 0; i < locals_.size() && is_read(step); ++i) {
     Local& local = locals_[i];
     local.before = state_of(i, Elements::few);
-    find_difference(i, step, local.before, std::exchange(local.left, {}),
-                    "it changed between the previous step and this one");
+    find_change(i, step, local.before, std::exchange(local.left, {}));
     if (is_due(step)) local.before = state_of(i, Elements::all);
     local.statistics_before = statistics(i);
-    find_difference(i, step, local.statistics_before, std::exchange(local.statistics_left, {}),
-                    "it changed between the previous step and this one");
+    find_change(i, step, local.statistics_before, std::exchange(local.statistics_left, {}));
     if (step > task_.first_step()) continue;
     for (const auto& [name, tensor] : models_.ranks[i].inner->named_buffers()) {
       local.before.emplace_back(name, tensor.to_vector<double>());
@@ -353,9 +351,10 @@ void RankChecks::look_at_rows(std::size_t local, std::size_t step, const data::B
 
 void RankChecks::look_at_schedule(std::size_t local, std::size_t step) {
   const optim::Optimizer& optimizer = *optimizers_[local];
-  const double expected =
-      task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step);
-  if (!(std::abs(optimizer.learning_rate() - expected) <= 1e-12 * expected)) {
+  const double expected = rules::learning_rate(task_.optimizer, step);
+  // The end of a cosine is a small difference of numbers as large as the first rate.
+  const double tolerance = 1e-12 * std::max(expected, task_.optimizer.learning_rate);
+  if (!(std::abs(optimizer.learning_rate() - expected) <= tolerance)) {
     find(local, "schedule", step, "all",
          fmt::format("the learning rate is {:.6g}, the schedule says {:.6g}",
                      optimizer.learning_rate(), expected));
@@ -420,22 +419,26 @@ void RankChecks::look_at_update(std::size_t local, std::size_t step) {
   mine.after = state_of(local, elements);
   mine.left = is_due(step) ? state_of(local, Elements::few) : mine.after;
   mine.statistics_left = statistics(local);
-  const trace::UntracedScope untraced;
-  const Device device = models_.ranks[local].devices[0];
-  if (mine.gradients.empty()) return;  // a rank whose shards are padding alone
-  find_difference(local, step, mine.after,
-                  updated(task_, device, step, optimizers_[local]->learning_rate(), weight_decays_,
-                          mine.before, mine.gradients),
-                  "a fresh optimizer gets another result from the same state and gradients");
+  const double learning_rate = rules::learning_rate(task_.optimizer, step);
+  for (const auto& [name, gradient] : mine.gradients) {
+    const auto wrong = find_wrong_element(
+        task_.optimizer, {step, learning_rate, weight_decays_.at(name), task_.dtype}, name,
+        mine.before, mine.gradients, mine.after);
+    if (!wrong) continue;
+    find(local, "update", step, wrong->tensor,
+         fmt::format("the optimizer's formula gives {:.9g} from the same state and gradient, the "
+                     "run {:.9g}",
+                     wrong->expected, wrong->found));
+  }
 }
 
-void RankChecks::find_difference(std::size_t local, std::size_t step, const KeptTensors& found,
-                                 const KeptTensors& expected, const char* what) {
+void RankChecks::find_change(std::size_t local, std::size_t step, const KeptTensors& found,
+                             const KeptTensors& expected) {
   for (const auto& [name, values] : expected) {
     const std::vector<double>& its = values_of(found, name);
     if (same_bits(its, values)) continue;
     find(local, "update", step, name,
-         fmt::format("{}: {:.3g} apart", what,
+         fmt::format("it changed between the previous step and this one: {:.3g} apart",
                      largest_difference({{name, its}}, {{name, values}}).value));
   }
 }
@@ -551,8 +554,7 @@ std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
   const std::size_t num_steps = task_.steps_per_epoch();
   const std::size_t epoch = step / num_steps;
   if (epoch_of_order_ != epoch) {
-    order_ = data::epoch_order(task_.data->train.num_rows(), task_.seed, epoch, task_.shuffle,
-                               task_.data->train.windows());
+    order_ = rules::epoch_order(task_, epoch);
     epoch_of_order_ = epoch;
   }
   const std::size_t begin = step % num_steps * task_.batch;

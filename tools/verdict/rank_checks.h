@@ -9,8 +9,8 @@
 //   gradients    are cleared before backward adds to them, and are the mean of all ranks' own, as
 //                far as a few elements tell (gradient_parts.h)
 //   update       a few elements of every parameter, and what the optimizer keeps for them, become
-//                what a fresh optimizer makes of them and of the run's gradients, bit for bit, and
-//                stay so until the next step begins
+//                what the optimizer's formula makes of them and of the run's gradients, up to a few
+//                roundings, and stay so until the next step begins
 //   loss         the loss that the run reports is the mean over all ranks' rows
 //
 // Some steps (the first, the one after kFirstSteps, one in a hundred drawn by the seed, every
@@ -24,12 +24,13 @@
 //                how nearly); rank 0 computes them from the data set's own rows
 //   update       as above, but for all elements
 //
-// So a wrong update can be told from rounding: it is judged on the run's own gradients, to the bit,
-// and those are judged by the tolerance of a sum. With --shard a rank judges its own pieces in
-// every step, and in some of them whole tensors, made of all ranks' pieces. A checked step trains
-// like any other, and the checks change nothing in it. On a GPU, where reading stops the device,
-// and in slow motion, rows and elements are only looked at in the steps that are checked as a
-// whole.
+// So a wrong update can be told from rounding: it is judged element by element on the run's own
+// gradients, and those are judged by the tolerance of a sum. The order of the rows, the schedule
+// and the optimizer's formula are not the engine's (rules.h). With --shard a rank judges its own
+// pieces in every step, and in some of them whole tensors, made of all ranks' pieces. A checked
+// step trains like any other, and the checks change nothing in it. On a GPU, where reading stops
+// the device, and in slow motion, rows and elements are only looked at in the steps that are
+// checked as a whole.
 //
 // The stages of a pipeline hold a part each: what they held goes to rank 0, where it is the whole,
 // and a parameter that two of them hold must be the same on both.
@@ -142,8 +143,8 @@ class RankChecks {
   std::vector<std::size_t> global_rows(std::size_t step);
 
   // Each of these adds a finding to its rank, if the rank has none yet.
-  void find_difference(std::size_t local, std::size_t step, const KeptTensors& found,
-                       const KeptTensors& expected, const char* what);
+  void find_change(std::size_t local, std::size_t step, const KeptTensors& found,
+                   const KeptTensors& expected);
   void look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch);
   void look_at_schedule(std::size_t local, std::size_t step);
   void look_at_update(std::size_t local, std::size_t step);

@@ -86,11 +86,10 @@ void multiply(ReferenceGradient& gradient, double factor) {
   for (double& size : gradient.sizes) size *= factor;
 }
 
-// PyTorch's clip_grad_norm_, as engine/optim/clip_grad_norm.h states it.
 void clip(ReferenceGradient& gradient, double max_norm) {
   double squares = 0;
   for (const auto& [name, values] : gradient.values) squares += std::pow(norm(values), 2);
-  multiply(gradient, std::min(1.0, max_norm / (std::sqrt(squares) + 1e-6)));
+  multiply(gradient, rules::clip_factor(std::sqrt(squares), max_norm));
 }
 
 }  // namespace
@@ -281,52 +280,39 @@ std::string state_suffix(const OptimizerSettings& settings, std::size_t index) {
   return index == 0 ? " moment 1" : " moment 2";
 }
 
-double reference_weight_decay(const OptimizerSettings& settings, const Shape& parameter) {
-  const bool has_groups = settings.decays == OptimizerSettings::Decays::matrices;
-  return has_groups && parameter.num_dims() < 2 ? 0 : settings.weight_decay;
-}
-
-KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, double learning_rate,
-                    const std::map<std::string, double>& weight_decays, const KeptTensors& before,
-                    const KeptTensors& gradients) {
-  const ThreadContextScope of_one_device({});
-  const OptimizerSettings& settings = task.optimizer;
-  // Tensors on the CPU are made in this rank's memory, so that no rank's work counts as another's.
-  const Device host = device.type == DeviceType::cpu ? device : Device{};
-  const auto tensor = [&](const std::vector<double>& values) {
-    return Tensor::from(values, {values.size()}, host).to(task.dtype).to(device);
-  };
-  std::vector<Variable> parameters;
-  std::vector<optim::ParameterGroup> groups;
-  for (const auto& [name, gradient] : gradients) {
-    Variable& parameter =
-        parameters.emplace_back(tensor(values_of(before, name)), RequiresGrad::yes);
-    groups.push_back({{parameter}, weight_decays.at(name)});
+std::optional<WrongElement> find_wrong_element(
+    const OptimizerSettings& settings, const rules::Step& step, const std::string& parameter,
+    const KeptTensors& before, const KeptTensors& gradients, const KeptTensors& after) {
+  std::vector<std::string> names{parameter};
+  for (std::size_t k = 0; k < num_state_tensors(settings); ++k) {
+    names.push_back(parameter + state_suffix(settings, k));
   }
-  const auto optimizer = make_optimizer(settings, groups);
-  // Now, since the doctor takes a parameter that has a gradient already for an older one.
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    if (!gradients[p].second.empty()) parameters[p].set_grad(tensor(gradients[p].second));
+  const std::vector<double>& gradient = values_of(gradients, parameter);
+  if (gradient.empty()) names.resize(1);  // the optimizer skips it
+  // By name; no optimizer keeps anything before its first step.
+  std::vector<const std::vector<double>*> was, is;
+  for (const std::string& name : names) {
+    const bool is_kept = step.number > 0 || name == parameter;
+    was.push_back(is_kept ? &values_of(before, name) : nullptr);
+    is.push_back(&values_of(after, name));
   }
-  optimizer->set_learning_rate(learning_rate);
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    optim::Optimizer::State state{step, {}};
-    for (const auto& [name, values] : before) {
-      if (name.starts_with(gradients[p].first + " ")) state.tensors.push_back(tensor(values));
+  for (std::size_t i = 0; i < was[0]->size(); ++i) {
+    const auto held = [&](std::size_t k) {
+      return rules::held(k < was.size() && was[k] ? (*was[k])[i] : 0, step.dtype);
+    };
+    rules::Element element{held(0), {held(1), held(2)}};
+    if (!gradient.empty()) {
+      element = rules::updated(settings, step, element, rules::held(gradient[i], step.dtype));
     }
-    optimizer->load_state(p, state);
-  }
-  optimizer->step();
-  KeptTensors after;
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const std::string& name = gradients[p].first;
-    after.emplace_back(name, parameters[p].value().to_vector<double>());
-    const std::vector<Tensor> tensors = optimizer->state(p).tensors;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      after.emplace_back(name + state_suffix(settings, i), tensors[i].to_vector<double>());
+    for (std::size_t k = 0; k < is.size(); ++k) {
+      const rules::Sum& expected = k == 0 ? element.weight : element.kept[k - 1];
+      const double found = i < is[k]->size() ? (*is[k])[i] : std::nan("");
+      if (!rules::is_rounded(found, expected, step.dtype)) {
+        return WrongElement{names[k], expected.value, found};
+      }
     }
   }
-  return after;
+  return std::nullopt;
 }
 
 }  // namespace lockstep::tools

@@ -20,7 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +30,7 @@
 #include "kernels/matmul_precision.h"
 #include "tools/training/task.h"
 #include "tools/verdict/findings.h"
+#include "tools/verdict/rules.h"
 
 namespace lockstep::tools {
 
@@ -105,13 +106,17 @@ double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision p
 // Follows a parameter's name in that of its optimizer's state: " momentum", " moment 1".
 std::string state_suffix(const OptimizerSettings& settings, std::size_t index);
 
-double reference_weight_decay(const OptimizerSettings& settings, const Shape& parameter);
+// An element that is not what the optimizer's formula makes of it.
+struct WrongElement {
+  std::string tensor;  // the parameter, or what its optimizer keeps for it
+  double expected = 0;
+  double found = 0;
+};
 
-// Updates these elements of the parameters, and of their optimizer's state, to the bit: by a fresh
-// optimizer of the engine that knows nothing of ranks, from this state and the run's own gradients
-// and learning rate. An empty gradient means none.
-KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, double learning_rate,
-                    const std::map<std::string, double>& weight_decays, const KeptTensors& before,
-                    const KeptTensors& gradients);
+// The first such element of a parameter after a step: the formula (rules.h) gets the run's own
+// state and gradients. Without a gradient (no values) the parameter must stay as it is.
+std::optional<WrongElement> find_wrong_element(
+    const OptimizerSettings& settings, const rules::Step& step, const std::string& parameter,
+    const KeptTensors& before, const KeptTensors& gradients, const KeptTensors& after);
 
 }  // namespace lockstep::tools

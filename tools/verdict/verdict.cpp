@@ -247,7 +247,8 @@ std::vector<std::string> step_lines(const std::vector<Verdict>& verdicts) {
   std::vector<std::string> lines{
       fmt::format("  {} whole steps from the same state: gradients within {:.1e}", num_checks,
                   gradient),
-      fmt::format("  (limit {:.0e}), every update to the bit", verdicts[0].gradient_limit)};
+      fmt::format("  (limit {:.0e}), every update by the optimizer's formula",
+                  verdicts[0].gradient_limit)};
   if (verdicts[0].gradient_limit >= 1e-3) {
     lines.push_back("  a fault that changes gradients by less than the limit is not seen here");
   }
