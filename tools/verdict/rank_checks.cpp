@@ -15,6 +15,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
+#include "tools/verdict/differences.h"
 #include "tools/verdict/reference_step.h"
 
 namespace lockstep::tools {
@@ -277,6 +278,7 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
       locals_[i].report.parts.push_back(
           locals_[i].parts->end(optimized_pieces(*optimizers_[i], models_.ranks[i])));
     }
+    if (step == 0) look_at_differences(i);
     if (is_due_now) reports.push_back(report_of(i, step));
   }
   if (is_due_now) {
@@ -430,6 +432,18 @@ void RankChecks::look_at_update(std::size_t local, std::size_t step) {
                      "run {:.9g}",
                      wrong->expected, wrong->found));
   }
+}
+
+void RankChecks::look_at_differences(std::size_t local) {
+  const bool is_one_device = devices_.size() == 1 && models_.num_ranks == 1;
+  if (!is_one_device || !is_exact_) return;
+  const auto wrong = find_wrong_gradient(task_, *models_.first().inner, devices_[0],
+                                         locals_[local].before, global_rows(0));
+  if (!wrong) return;
+  find(local, "differences", 0, wrong->parameter,
+       fmt::format("along a random direction the loss changes by {:.6g}, but its gradient says "
+                   "{:.6g}",
+                   wrong->by_difference, wrong->by_gradient));
 }
 
 void RankChecks::find_change(std::size_t local, std::size_t step, const KeptTensors& found,

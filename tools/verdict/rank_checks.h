@@ -23,6 +23,8 @@
 //   gradients    and loss equal one device's on the same weights and rows (reference_step.h says
 //                how nearly); rank 0 computes them from the data set's own rows
 //   update       as above, but for all elements
+//   differences  in one device's first step, the gradients' slopes are those of the loss itself
+//                (differences.h)
 //
 // So a wrong update can be told from rounding: it is judged element by element on the run's own
 // gradients, and those are judged by the tolerance of a sum. The order of the rows, the schedule
@@ -148,6 +150,7 @@ class RankChecks {
   void look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch);
   void look_at_schedule(std::size_t local, std::size_t step);
   void look_at_update(std::size_t local, std::size_t step);
+  void look_at_differences(std::size_t local);
   void find(std::size_t local, const char* check, std::size_t step, const std::string& parameter,
             std::string what);
 

@@ -37,12 +37,6 @@ KeptTensors kept_statistics(const nn::Module& model) {
   return statistics;
 }
 
-double norm(const std::vector<double>& values) {
-  double squares = 0;
-  for (const double value : values) squares += value * value;
-  return std::sqrt(squares);
-}
-
 // Adds the gradient of the summed loss over these rows times the weight, its norms and the loss.
 void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::size_t epoch,
                std::span<const std::size_t> rows, double weight, ReferenceGradient& sum) {
@@ -93,6 +87,12 @@ void clip(ReferenceGradient& gradient, double max_norm) {
 }
 
 }  // namespace
+
+double norm(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
 
 namespace {
 

@@ -42,6 +42,8 @@ struct ReferenceGradient {
   KeptTensors statistics = {};  // batch norm's running ones after the first device's rows
 };
 
+double norm(const std::vector<double>& values);  // Euclidean
+
 // Rows of the data set in an epoch, whichever rank trains on them: features and labels, row by row.
 struct PlainBatch {
   std::vector<double> features;
