@@ -61,8 +61,9 @@ void require_right_rows(const std::vector<RunRow>& rows) {
         "{} on {}{}", to_string(row.placement.mode),
         count_text(row.placement.devices.size(), "device"),
         row.resumed_after ? fmt::format(", resumed after step {},", *row.resumed_after) : "");
-    fail(ErrorCode::Numeric, "compare", "{} does not train as one device does: {}{}", name,
-         row.verdict->failure->text(),
+    const bool is_single = row.placement.mode == Mode::single;
+    fail(ErrorCode::Numeric, "compare", "{} does not train as {}: {}{}", name,
+         is_single ? "the formulas say" : "one device does", row.verdict->failure->text(),
          num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
   }
 }

@@ -245,7 +245,7 @@ mutant(adamw_decay_times_the_world_size
   REPLACE [=[  backend.adamw(stream, updates, scalars, options);]=]
   WITH [=[  options.weight_decay *= thread_context().world_size;
   backend.adamw(stream, updates, scalars, options);]=]
-  RUN "--optimizer adamw --lr 1e-5 --modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
+  RUN "--optimizer adamw --lr 1e-5 --dtype float64 --modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
   EXPECT "ddp on 2 devices" "update: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
 mutant(loss_of_rank_0_alone
@@ -554,3 +554,124 @@ mutant(weights_of_a_checkpoint_one_step_old
   WITH [=[    Checkpoint checkpoint{.step = step_ - 1,]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 24 --interrupt"
   EXPECT "ddp on 2 devices")
+
+# --- faults that one device shares: the verdict's own rules and differences of the loss tell
+
+mutant(schedule_one_step_ahead
+  SOURCE engine/optim/schedule.cpp
+  REPLACE [=[  const double rate = rate_of(base, step);]=]
+  WITH [=[  const double rate = rate_of(base, step + 1);]=]
+  RUN "--schedule cosine --modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
+  EXPECT "single on 1 device" "schedule: step 0" "parameter all" "the schedule says 0.1")
+
+mutant(warm_up_from_zero
+  SOURCE engine/optim/schedule.cpp
+  REPLACE [=[base * (static_cast<double>(step + 1) / static_cast<double>(warmup_steps))]=]
+  WITH [=[base * (static_cast<double>(step) / static_cast<double>(warmup_steps))]=]
+  RUN "--warmup 4 --modes ddp --devices 2 --model mlp:64-32-10 --steps 8"
+  EXPECT "single on 1 device" "schedule: step 0" "parameter all" "the schedule says 0.025")
+
+mutant(order_of_every_epoch_the_same
+  SOURCE engine/data/sampler.cpp
+  REPLACE [=[return random_permutation(num_samples, seed + epoch);]=]
+  WITH [=[return random_permutation(num_samples, seed);]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
+  EXPECT "single on 1 device" "rows: step 24" "parameter all" "of the global batch")
+
+mutant(shuffle_favours_some_orders
+  SOURCE engine/core/rng.cpp
+  REPLACE [=[rng.below(remaining)]);]=]
+  WITH [=[rng.below(num_elements)]);]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "single on 1 device" "rows: step 0" "parameter all" "of the global batch")
+
+mutant(windows_of_every_epoch_the_same
+  SOURCE engine/data/sampler.cpp
+  REPLACE [=[Rng(seed + epoch, row).below(windows.num_starts)]=]
+  WITH [=[Rng(seed, row).below(windows.num_starts)]=]
+  RUN "--dataset embedded-text --model gpt:1-2-16-128 --modes ddp --devices 2 --epochs 2"
+  EXPECT "single on 1 device" "rows: step [1-9]" "parameter all" "of the global batch")
+
+mutant(momentum_is_dampened
+  SOURCE engine/optim/optimizer.cpp
+  REPLACE [=[  backend.sgd(stream, updates, scalars, options);]=]
+  WITH [=[  options.dampening = 0.1;
+  backend.sgd(stream, updates, scalars, options);]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "single on 1 device" "update: step 1" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
+
+mutant(nesterov_takes_the_momentum_alone
+  SOURCE kernels/cpu/optimizer.cpp
+  REPLACE [=[(is_nesterov ? d + momentum * v[i] : v[i]);]=]
+  WITH [=[(is_nesterov ? momentum * v[i] : v[i]);]=]
+  RUN "--nesterov --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "single on 1 device" "update: step 0" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
+
+mutant(second_moment_not_corrected
+  SOURCE kernels/cpu/optimizer.cpp
+  REPLACE [=[std::sqrt(1 - std::pow(options.beta2, t));]=]
+  WITH [=[1 - std::pow(options.beta2, t);]=]
+  RUN "--optimizer adamw --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "single on 1 device" "update: step 0" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
+
+mutant(bias_corrected_by_the_steps_before
+  SOURCE kernels/cpu/optimizer.cpp
+  REPLACE [=[static_cast<double>(++*data_of<std::int64_t>(scalars.step));]=]
+  WITH [=[std::max(1.0, static_cast<double>((*data_of<std::int64_t>(scalars.step))++));]=]
+  RUN "--optimizer adamw --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "single on 1 device" "update: step 1" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
+
+mutant(weight_decay_is_coupled
+  SOURCE kernels/cpu/optimizer.cpp
+  REPLACE [=[          const T g = grad[i];
+          m[i]]=]
+  WITH [=[          const T g = grad[i] + static_cast<T>(options.weight_decay) * w[i];
+          m[i]]=]
+  RUN "--optimizer adamw --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "single on 1 device" "update: step 0" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
+
+mutant(vectors_decay_everywhere
+  SOURCE engine/optim/optimizer.cpp
+  REPLACE [=[parameter.shape().num_dims() >= 2;]=]
+  WITH [=[parameter.shape().num_dims() >= 1;]=]
+  RUN "--dataset embedded-text --model gpt:1-2-16-8 --optimizer adamw --modes ddp --devices 2 --steps 3"
+  EXPECT "single on 1 device" "update: step 0" "ln_[12f]\\.weight" "the optimizer's formula gives")
+
+mutant(clipped_by_the_squared_norm
+  SOURCE kernels/cpu/reduction.cpp
+  REPLACE [=[static_cast<T>(std::sqrt(total));]=]
+  WITH [=[static_cast<T>(total);]=]
+  RUN "--clip-norm 0.1 --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "single on 1 device" "gradients: step 0" "parameter [02]\\.(weight|bias)" "relative error")
+
+mutant(tied_gradient_counted_once
+  SOURCE engine/autograd/variable.cpp
+  REPLACE [=[    impl.grad.backend().axpy(impl.grad.stream(), 1.0, gradient.view(), impl.grad.view());]=]
+  WITH [=[]=]
+  RUN "--dataset embedded-text --model gpt:2-2-32-16 --batch 8 --modes ddp --devices 2 --steps 3"
+  EXPECT "single on 1 device" "differences: step 0" "parameter transformer\\.wte" "its gradient says")
+
+mutant(bias_without_a_gradient
+  SOURCE engine/autograd/ops/linear.cpp
+  REPLACE [=[grads[1].defined() ? grads[1].matrix() : MatrixView{}, view_or_none(grads[2]));]=]
+  WITH [=[grads[1].defined() ? grads[1].matrix() : MatrixView{}, view_or_none(grads[2]));
+    if (grads[2].defined()) grads[2].fill(0);]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
+  EXPECT "single on 1 device" "differences: step 0" "parameter [02]\\.bias" "its gradient says 0")
+
+mutant(positions_count_twice
+  SOURCE engine/autograd/ops/embedding.cpp
+  REPLACE [=[used_rows(grads[1], grad_y.size(1)));]=]
+  WITH [=[used_rows(grads[1], grad_y.size(1)));
+    grads[1].add_(grads[1]);]=]
+  RUN "--dataset embedded-text --model gpt:2-2-32-16 --batch 8 --modes ddp --devices 2 --steps 3"
+  EXPECT "single on 1 device" "differences: step 0" "parameter transformer\\.wpe" "its gradient says")
+
+mutant(average_pools_gradient_not_shared_out
+  SOURCE kernels/cpu/pool.cpp
+  REPLACE [=[const T* grad_y, T* grad_x) {
+  const T factor = T(1) / static_cast<T>(w.kernel_height * w.kernel_width);]=]
+  WITH [=[const T* grad_y, T* grad_x) {
+  const T factor = T(1);]=]
+  RUN "--modes ddp --devices 2 --model lenet --steps 3"
+  EXPECT "single on 1 device" "differences: step 0" "parameter [03]\\.(weight|bias)" "its gradient says")
