@@ -120,6 +120,10 @@ class TcpTransport final : public Transport {
         std::this_thread::sleep_for(kPause);
       }
     }
+    // One peer's thread may tell all peers of a failure, so all must end before any peer does.
+    for (const auto& peer : by_rank_) {
+      if (peer) peer->end();
+    }
   }
 
   // --- the calls ---
@@ -197,7 +201,8 @@ class TcpTransport final : public Transport {
 
   struct Peer {
     Peer() = default;
-    ~Peer() {
+    ~Peer() { end(); }
+    void end() {
       socket.shut_down();
       if (reader.joinable()) reader.join();
     }
