@@ -54,4 +54,21 @@ std::uint64_t ByteSource::max_content_bytes() const {
   return gzdirect(file_.get()) == 1 ? file_bytes_ : file_bytes_ * kMaxDeflateRatio;
 }
 
+std::optional<std::filesystem::path> folder_below(const std::filesystem::path& folder,
+                                                  std::string_view file) {
+  namespace fs = std::filesystem;
+  constexpr int kMostLevels = 4;
+  constexpr int kMostEntries = 10000;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
+                                         error);
+  for (int i = 0; i < kMostEntries && !error && entry != fs::end(entry); ++i) {
+    const fs::path path = entry->path();
+    if (path.filename() == file && entry->is_regular_file(error)) return path.parent_path();
+    if (entry.depth() >= kMostLevels) entry.disable_recursion_pending();
+    entry.increment(error);
+  }
+  return std::nullopt;
+}
+
 }  // namespace lockstep::datasets

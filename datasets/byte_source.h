@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 struct gzFile_s;  // zlib's open file
 
@@ -38,5 +40,10 @@ class ByteSource {
   std::uint64_t file_bytes_ = 0;
   std::unique_ptr<gzFile_s, Close> file_;
 };
+
+// The folder of a file of this name, in `folder` or up to four levels below it: a hint for an error
+// message. Looks at no more than ten thousand entries.
+std::optional<std::filesystem::path> folder_below(const std::filesystem::path& folder,
+                                                  std::string_view file);
 
 }  // namespace lockstep::datasets

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "datasets/bpe.h"
+#include "datasets/byte_source.h"
 #include "datasets/cifar.h"
 #include "datasets/digits.h"
 #include "datasets/idx.h"
@@ -132,6 +134,16 @@ std::filesystem::path find_mnist(std::string_view name, const std::filesystem::p
       if (std::filesystem::is_directory(path, ignored)) path /= file;
       if (std::filesystem::exists(path, ignored)) return path;
     }
+  }
+  for (const std::string& file : {official, official + ".gz"}) {
+    const std::optional<std::filesystem::path> found = folder_below(data_dir, file);
+    if (!found) continue;
+    // The two data sets have files of the same names.
+    const bool is_fashion = found->string().find("ashion") != std::string::npos;
+    if (is_fashion != (name == "fashion-mnist")) continue;
+    fail(ErrorCode::Io, kDatasetOperation,
+         "no {0} in '{1}' or '{2}'; it lies in '{3}': use --data-dir {3}", file,
+         (data_dir / name).string(), data_dir.string(), found->string());
   }
   fail(ErrorCode::Io, kDatasetOperation,
        "no {0} or {0}.gz in '{1}' or '{2}'; fetch it with: datasets/fetch.sh {3} {2}", official,

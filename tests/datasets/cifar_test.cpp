@@ -66,14 +66,46 @@ TEST_F(CifarFolder, ThePythonVersionSaysWhatToFetch) {
   expect_error(ErrorCode::Io, "is of CIFAR-10's Python version; fetch the binary version",
                [&] { load(); });
   std::filesystem::rename(binary(), folder_ / "cifar10" / "cifar-10-batches-py");
-  expect_error(ErrorCode::Io, "what lies there is CIFAR-10's Python version; the binary one is",
-               [&] { load(); });
+  write_text(folder_ / "cifar10" / "cifar-10-batches-py" / "data_batch_1", "\x80\x02}q");
+  std::filesystem::remove(folder_ / "cifar10" / "cifar-10-batches-py" / "data_batch_1.bin");
+  expect_error(
+      ErrorCode::Io,
+      "cifar-10-batches-py' is CIFAR-10's Python version; the binary one is needed); fetch "
+      "it with: datasets/fetch.sh cifar10",
+      [&] { load(); });
 }
 
 TEST_F(CifarFolder, ALabelThatIsNoClassIsNamed) {
   write_text(binary() / "test_batch.bin", image(10, 'r', 'g', 'b'));
   expect_error(ErrorCode::Io, "the label of image 0 is 10; cifar10 has the classes 0 to 9",
                [&] { load(); });
+}
+
+TEST_F(CifarFolder, FilesElsewhereBelowTheFolderAreNamed) {
+  std::filesystem::create_directories(folder_ / "sets" / "images");
+  std::filesystem::rename(folder_ / "cifar10", folder_ / "sets" / "images" / "photographs");
+  const std::string place = (folder_ / "sets/images/photographs/cifar-10-batches-bin").string();
+  expect_error(ErrorCode::Io, "it lies in '" + place + "': use --data-dir " + place,
+               [&] { load(); });
+  EXPECT_EQ(load_dataset(parse_dataset("cifar10"), place, 0).train.num_rows(), 5u);
+}
+
+TEST_F(CifarFolder, Cifar100IsNamed) {
+  const std::filesystem::path other = folder_ / "cifar-100-binary";
+  std::filesystem::rename(binary(), other);
+  std::filesystem::rename(other / "data_batch_1.bin", other / "train.bin");
+  std::filesystem::rename(other / "test_batch.bin", other / "test.bin");
+  const std::string message =
+      "what lies in '" + other.string() +
+      "' is CIFAR-100, and --dataset cifar10 reads only CIFAR-10); fetch it";
+  expect_error(ErrorCode::Io, message, [&] { load(); });
+  expect_error(ErrorCode::Io, message, [&] { load_dataset(parse_dataset("cifar10"), other, 0); });
+}
+
+TEST_F(CifarFolder, Cifar100UnderTheNamesOfCifar10IsNamed) {
+  const std::string two_labels = "\x03" + image(17, 'r', 'g', 'b');
+  write_text(binary() / "data_batch_1.bin", two_labels + two_labels);
+  expect_error(ErrorCode::Io, "(its size is that of CIFAR-100's images); fetch", [&] { load(); });
 }
 
 TEST_F(CifarFolder, MissingFilesSayHowToFetchThem) {

@@ -59,6 +59,34 @@ TEST_F(MnistFolder, AMissingFileSaysHowToFetchIt) {
   expect_rejected(train(), 1, {"t10k-images-idx3-ubyte", "datasets/fetch.sh mnist"});
 }
 
+TEST_F(MnistFolder, FilesDeeperThanTheFolderAreFound) {
+  std::filesystem::create_directories(folder_ / "deep/MNIST");
+  std::filesystem::rename(folder_ / "mnist", folder_ / "deep/MNIST/raw");
+  expect_rejected(
+      train(), 1,
+      {"no train-images-idx3-ubyte in './mnist' or '.'", "use --data-dir ./deep/MNIST/raw"});
+  const Outcome as_told = run_lockstep(
+      words("train --dataset mnist --data-dir ./deep/MNIST/raw --model mlp:4-8-10 --batch 2"),
+      folder_.path());
+  expect_success(as_told);
+  expect_rejected(run_lockstep(words("train --dataset fashion-mnist --data-dir ."), folder_.path()),
+                  1, {"datasets/fetch.sh fashion-mnist ."});
+}
+
+TEST(Cifar100Folder, IsNamedForCifar10) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "cifar-100-binary");
+  for (const char* name : {"train.bin", "test.bin"}) {
+    write_text(folder / "cifar-100-binary" / name, std::string(3074, '\x03'));
+  }
+  for (const char* data_dir : {".", "cifar-100-binary"}) {
+    expect_rejected(
+        run_lockstep({"train", "--dataset", "cifar10", "--data-dir", data_dir, "--model", "lenet"},
+                     folder.path()),
+        1, {"cifar-100-binary' is CIFAR-100", "datasets/fetch.sh cifar10"});
+  }
+}
+
 TEST(MissingDataFolder, SaysHowToFetch) {
   expect_rejected(run_lockstep(words("train --dataset fashion-mnist --data-dir nowhere "
                                      "--model mlp:784-10")),
