@@ -18,9 +18,19 @@ die() {  # MESSAGE
   exit 1
 }
 
-query() {  # WHAT FIELDS: comma-separated lines
-  timeout -k 1 10 nvidia-smi "--query-$1=$2" --format=csv,noheader,nounits 2>&1 | sed 's/, */,/g'
-  return "${PIPESTATUS[0]}"
+# Comma-separated lines. A field that this driver does not know is replaced by the first, which is no number.
+query() {  # WHAT FIELDS
+  local lines status field
+  lines=$(timeout -k 1 10 nvidia-smi "--query-$1=$2" --format=csv,noheader,nounits 2>&1)
+  status=$?
+  ((status != 124)) || lines="no answer within 10 s"
+  field=$(sed -n "s/^Field [\"']\([a-z._]*\)[\"'] is not a valid field.*/\1/p" <<<"$lines" | head -1)
+  if [[ -n $field && ",${2#*,}," == *",$field,"* ]]; then
+    query "$1" "${2%%,*},$(sed "s/\b$field\b/${2%%,*}/" <<<"${2#*,}")"
+    return
+  fi
+  sed 's/, */,/g' <<<"$lines"
+  return $status
 }
 
 describe() {  # PID
@@ -54,11 +64,13 @@ try_acquire() {
     busy=("another program is choosing")
     return
   fi
-  gpus=$(query gpu index,uuid,memory.used,utilization.gpu) || die "nvidia-smi fails: ${gpus//$'\n'/ }"
+  # With rows, an exit code other than 0 is a warning, such as that an infoROM is corrupted.
+  gpus=$(query gpu uuid,index,memory.used,utilization.gpu) || grep -q '^GPU-' <<<"$gpus" ||
+    die "nvidia-smi fails: ${gpus//$'\n'/ }"
   processes=$(query compute-apps gpu_uuid,pid)
-  while IFS=, read -r index uuid used utilization; do
+  while IFS=, read -r uuid index used utilization; do
     ((${#taken[@]} < count)) || break
-    [[ " $visible " == *" $uuid "* ]] || continue
+    [[ -n $uuid && " $visible " == *" $uuid "* ]] || continue
     # A file of another user's is opened without O_CREAT, which kernels refuse in folders like /tmp
     # (fs.protected_regular).
     [[ -e $folder/$uuid.lock ]] || (umask 0 && : >>"$folder/$uuid.lock")

@@ -4,6 +4,7 @@ import ctypes
 import glob
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -20,15 +21,27 @@ def _packages(name):
     return _existing(f"{python}/lib/python3*/*-packages/{name}" for python in PYTHONS)
 
 
+def _ask_nvidia_smi(columns):
+    """Its lines. An exit code other than 0 may be a warning, such as that an infoROM is corrupted."""
+    command = ["nvidia-smi", "--query-gpu=" + ",".join(columns), "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+
+
 def gpus():
     """One dictionary per GPU, by nvidia-smi; without it, one per device file; none where there is none."""
-    command = ["nvidia-smi", "--query-gpu=" + ",".join(GPU_COLUMNS), "--format=csv,noheader"]
-    try:
-        lines = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.splitlines()
-    except (OSError, subprocess.TimeoutExpired):
-        lines = []
+    columns = list(GPU_COLUMNS)
+    lines = _ask_nvidia_smi(columns)
+    # Older drivers do not know each column.
+    while unknown := re.search(r"Field [\"'](.+?)[\"'] is not a valid field", "\n".join(lines)):
+        if unknown[1] not in columns or len(columns) == 1:
+            break
+        columns.remove(unknown[1])
+        lines = _ask_nvidia_smi(columns)
     rows = [[word.strip() for word in line.split(",")] for line in lines]
-    found = [dict(zip(GPU_COLUMNS, row)) for row in rows if len(row) == len(GPU_COLUMNS)]
+    found = [dict(zip(columns, row)) for row in rows if len(row) == len(columns) > 1]
     return found or [{"name": path} for path in sorted(glob.glob("/dev/nvidia[0-9]*"))]
 
 

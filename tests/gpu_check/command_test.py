@@ -6,9 +6,10 @@ import re
 import signal
 import subprocess
 import time
+import unittest.mock
 from pathlib import Path
 
-from fakes import SCRIPT, FolderTest
+from fakes import SCRIPT, TREE, FolderTest
 
 import machine
 
@@ -56,6 +57,18 @@ class Command(FolderTest):
         self.assertEqual((code, out), (1, ""))
         self.assertRegex(err, r"\Agpu_check\.sh: no NVIDIA GPU was found here [^\n]*\n\Z")
         self.assertFalse(self.out.exists())
+
+    def test_a_gpu_is_listed_beside_a_warning_and_an_unknown_column(self):
+        gpus = [{"name": "NVIDIA H200", "uuid": "GPU-1", "memory": {"total": 1 << 34, "used": 0}}]
+        described = {"gpus": gpus, "driver": "580.65", "unknown_fields": ["compute_cap"],
+                     "warns": {"exit_code": 14, "says": "WARNING: infoROM is corrupted"}}
+        (self.folder / "machine.json").write_text(json.dumps(described))
+        fake = TREE / "tests" / "support" / "fake_nvidia_smi"
+        variables = {"PATH": f"{fake}:{os.environ['PATH']}", "LOCKSTEP_FAKE_GPUS": str(self.folder / "machine.json")}
+        with unittest.mock.patch.dict(os.environ, variables):
+            (gpu,) = machine.gpus()
+        self.assertEqual((gpu["name"], gpu["driver_version"]), ("NVIDIA H200", "580.65"))
+        self.assertNotIn("compute_cap", gpu)
 
     def test_what_was_found_stays_valid_when_the_script_is_killed(self):
         pack = self.pack()

@@ -82,6 +82,53 @@ TEST(NvidiaSmi, WithoutItsAnswerTheReasonIsGiven) {
   EXPECT_EQ(problem_of(124, ""), "nvidia-smi did not answer within 10 s");
 }
 
+constexpr const char* kCorrupted = "WARNING: infoROM is corrupted at gpu 0000:10:00.0";
+
+TEST(NvidiaSmi, AWarningWithAnErrorCodeCostsNoGpu) {
+  FakeMachine machine(2);
+  machine.set_processes(1, {getpid()});
+  for (const int exit_code : {14, 6}) {
+    machine.description["warns"] = {{"exit_code", exit_code}, {"says", kCorrupted}};
+    machine.publish();
+    const GpuList gpus = list(cuda_of({0, 1}));
+    EXPECT_EQ(gpus.json["nvml_problem"], nullptr);
+    EXPECT_THAT(gpus.device_rows, ElementsAre(0, 1));
+    EXPECT_EQ(gpus.json["gpus"][1]["processes"][0]["pid"], getpid());
+    EXPECT_THAT(notes_of(gpus), ElementsAre(std::string("nvidia-smi says '") + kCorrupted + "'"));
+  }
+}
+
+TEST(NvidiaSmi, WithACorruptedInfoRomAnIdleGpuIsKnownToBeIdle) {
+  FakeMachine machine(1);
+  machine.description["warns"] = {{"exit_code", 14}, {"says", kCorrupted}};
+  machine.publish();
+  EXPECT_EQ(read_nvidia_smi()["gpus"][0]["processes"], Json::array());
+}
+
+TEST(NvidiaSmi, AFieldThatTheDriverDoesNotKnowIsNullAndTheOthersAreThere) {
+  FakeMachine machine(2);
+  machine.set_processes(0, {getpid()});
+  machine.description["unknown_fields"] = {"compute_cap", "enforced.power.limit", "used_memory"};
+  machine.publish();
+  const Json gpus = read_nvidia_smi()["gpus"];
+  ASSERT_EQ(gpus.size(), 2u);
+  for (const char* key : {"compute_capability", "power_limit_watts"}) {
+    EXPECT_TRUE(gpus[1][key].is_null()) << key;
+  }
+  EXPECT_EQ(gpus[1]["uuid"], fake_uuid(1));
+  EXPECT_EQ(gpus[1]["temperature_celsius"], 31);
+  EXPECT_EQ(gpus[1]["power_watts"], 75.5);
+  EXPECT_EQ(gpus[0]["processes"][0]["pid"], getpid());
+  EXPECT_EQ(gpus[0]["processes"][0]["memory_bytes"], nullptr);
+}
+
+TEST(NvidiaSmi, WithoutUuidsTheProcessesAreUnknown) {
+  FakeMachine machine(1);
+  machine.description["unknown_fields"] = {"uuid"};
+  machine.publish();
+  EXPECT_EQ(read_nvidia_smi()["gpus"][0]["processes"], nullptr);
+}
+
 // --- CUDA_VISIBLE_DEVICES as CUDA reads it ---
 
 VisibleGpus read_visible(const std::optional<std::string>& text) {
@@ -284,6 +331,18 @@ TEST(Devices, ListsTheMachineAndWritesItAsJson) {
   lockstep::testing::Fields fields;
   lockstep::testing::collect_fields(json, fields);
   lockstep::testing::expect_documented("lockstep.devices/1", fields);
+}
+
+TEST(Devices, ShowsTheGpusBesideAWarningAndAnUnknownField) {
+  FakeMachine machine(2);
+  machine.description["warns"] = {{"exit_code", 14}, {"says", kCorrupted}};
+  machine.description["unknown_fields"] = {"temperature.gpu"};
+  machine.publish();
+  const Outcome outcome = run_lockstep({"devices"});
+  lockstep::testing::expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("NVIDIA H200      9.0      16384"));
+  EXPECT_THAT(outcome.out, HasSubstr("  1      1024     14848   2 %     -  76 / 700 W"));
+  EXPECT_THAT(outcome.out, HasSubstr("nvidia-smi says 'WARNING: infoROM is corrupted at gpu"));
 }
 
 TEST(Devices, WithoutNvidiaSmiSaysSoAndSucceeds) {

@@ -52,6 +52,18 @@ TEST(WithDevices, RunsTheCommandOnTheFirstIdleGpus) {
   EXPECT_EQ(outcome.out, fake_uuid(0) + "," + fake_uuid(2) + "\n");
 }
 
+TEST(WithDevices, TakesGpusThatNvidiaSmiListsBesideAWarningAndAnUnknownField) {
+  FakeMachine machine(2);
+  machine.set_processes(0, {kStranger});
+  machine.gpu(1)["memory"]["used"] = 0;
+  machine.description["warns"] = {{"exit_code", 14}, {"says", "WARNING: infoROM is corrupted"}};
+  machine.description["unknown_fields"] = {"utilization.gpu"};
+  machine.publish();
+  const Outcome outcome = run_lockstep(with_devices("1", kPrintGpus));
+  expect_success(outcome);
+  EXPECT_EQ(outcome.out, fake_uuid(1) + "\n");
+}
+
 TEST(WithDevices, PassesWordsOnAsTheyAreAndReturnsTheExitCode) {
   const FakeMachine machine(1);
   const Outcome outcome = run_lockstep({"with-devices", "1", "--", "sh", "-c",

@@ -150,6 +150,7 @@ Json or_null(const std::string& text) {
 GpuList list_gpus(const Json& machine, const CudaView& cuda,
                   const std::optional<std::string>& visible_devices) {
   GpuList list{machine, {}};
+  const Json warnings = machine.value("notes", Json::array());
   list.json["cuda_problem"] = or_null(cuda.problem);
   list.json["cuda_visible_devices"] = visible_devices ? Json(*visible_devices) : Json();
   list.json["notes"] = Json::array();
@@ -165,6 +166,7 @@ GpuList list_gpus(const Json& machine, const CudaView& cuda,
   if (machine["nvml_problem"].is_null() && !visible.problem.empty()) {
     list.json["notes"].push_back("CUDA_VISIBLE_DEVICES: " + visible.problem);
   }
+  for (const Json& warning : warnings) list.json["notes"].push_back(warning);
   return list;
 }
 

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "engine/runtime/cpu_cores.h"
 
@@ -26,10 +27,14 @@ using Json = nlohmann::ordered_json;
 constexpr int kTimeLimitSeconds = 10;
 constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
 
+constexpr int kCorruptedInfoRom = 14;  // a warning: nvidia-smi has answered all the same
+
 // The lines that nvidia-smi prints, or why there are none.
 struct Answer {
   std::vector<std::string> lines;
   std::string problem;
+  int exit_code = 0;
+  bool is_cut_short = false;  // it did not run to its end
 };
 
 Answer ask(const std::string& arguments) {
@@ -49,9 +54,11 @@ Answer ask(const std::string& arguments) {
   for (std::string line; std::getline(stream, line);) answer.lines.push_back(line);
 
   const int exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  answer.exit_code = exit_code;
   const bool is_late =
       std::chrono::steady_clock::now() - begin >= std::chrono::seconds(kTimeLimitSeconds);
-  if (exit_code == 124 || (exit_code == 137 && is_late)) {
+  answer.is_cut_short = exit_code == 124 || (exit_code == 137 && is_late);
+  if (answer.is_cut_short) {
     answer.problem = fmt::format("nvidia-smi did not answer within {} s", kTimeLimitSeconds);
   } else if (exit_code == 127) {
     answer.problem = "no nvidia-smi in PATH (it comes with NVIDIA's driver)";
@@ -80,18 +87,58 @@ std::vector<std::string> split_line(const std::string& line, char separator) {
 
 namespace {
 
-// Rows of `--query-WHAT=FIELDS` with that many cells.
-std::vector<std::vector<std::string>> rows_of(const Answer& answer, std::size_t num_cells) {
-  std::vector<std::vector<std::string>> rows;
-  for (const std::string& line : answer.lines) {
-    std::vector<std::string> cells = split_line(line, ',');
-    if (cells.size() == num_cells) rows.push_back(std::move(cells));
-  }
-  return rows;
+using Cells = std::vector<std::string>;
+
+// The rows of `--query-WHAT=FIELDS`.
+struct Table {
+  std::vector<Cells> rows;  // with a cell for each field; empty if this driver does not know it
+  std::string problem;      // why there are no rows
+  std::string warning;      // nvidia-smi ended with an error code, and there are rows
+  std::string said;         // its first line that is no row
+};
+
+// The field of 'Field "power.draw" is not a valid field to query.'; fields.end() if there is none.
+std::vector<std::string>::iterator find_unknown(const Answer& answer,
+                                                std::vector<std::string>& fields) {
+  return std::ranges::find_if(fields, [&](const std::string& field) {
+    return std::ranges::any_of(answer.lines, [&](const std::string& line) {
+      const bool is_named = line.find('"' + field + '"') != std::string::npos ||
+                            line.find("'" + field + "'") != std::string::npos;
+      return is_named && line.find("not a valid field") != std::string::npos;
+    });
+  });
 }
 
-Answer query(const std::string& what, const std::string& fields) {
-  return ask(fmt::format("--query-{}={} --format=csv,noheader,nounits", what, fields));
+Table query(const std::string& what, const std::vector<std::string>& fields) {
+  std::vector<std::string> known = fields;
+  Answer answer;
+  // Asks again without a field that this driver does not know.
+  for (auto unknown = known.end();; known.erase(unknown)) {
+    answer = ask(
+        fmt::format("--query-{}={} --format=csv,noheader,nounits", what, fmt::join(known, ",")));
+    unknown = find_unknown(answer, known);
+    if (unknown == known.end() || known.size() == 1) break;
+  }
+  Table table{{}, answer.problem, {}, {}};
+  for (const std::string& line : answer.lines) {
+    const Cells cells = split_line(line, ',');
+    if (cells.size() != known.size() || answer.is_cut_short) {
+      if (table.said.empty()) table.said = trim(line);
+      continue;
+    }
+    Cells& row = table.rows.emplace_back(fields.size());
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      const auto field = std::ranges::find(fields, known[i]) - fields.begin();
+      row[static_cast<std::size_t>(field)] = cells[i];
+    }
+  }
+  const bool has_answered = !table.rows.empty() || answer.exit_code == kCorruptedInfoRom;
+  if (answer.exit_code == 0 || !has_answered) return table;
+  table.problem.clear();
+  table.warning = table.said.empty()
+                      ? fmt::format("nvidia-smi ended with exit code {}", answer.exit_code)
+                      : fmt::format("nvidia-smi says '{}'", table.said);
+  return table;
 }
 
 std::optional<double> number_in(const std::string& cell) {
@@ -131,10 +178,11 @@ constexpr GpuField kGpuFields[] = {{"name", "name", Kind::text},
 // The processes of each GPU by its UUID: null for a GPU that does not tell. Absent if nvidia-smi
 // does not answer.
 std::optional<std::map<std::string, Json>> read_processes() {
-  const Answer answer = query("compute-apps", "gpu_uuid,pid,used_memory");
-  if (!answer.problem.empty()) return std::nullopt;
+  const Table table = query("compute-apps", {"gpu_uuid", "pid", "used_memory"});
+  if (!table.problem.empty()) return std::nullopt;
   std::map<std::string, Json> processes;
-  for (const std::vector<std::string>& cells : rows_of(answer, 3)) {
+  for (const Cells& cells : table.rows) {
+    if (cells[0].empty()) return std::nullopt;
     Json& list = processes[cells[0]];
     const std::optional<double> pid = number_in(cells[1]);
     if (!pid) continue;
@@ -173,8 +221,8 @@ void add_processes(Json& gpus) {
   const auto processes = read_processes();
   if (!processes) return;
   for (Json& gpu : gpus) {
-    const auto found =
-        processes->find(gpu["uuid"].is_string() ? gpu["uuid"].get<std::string>() : "");
+    if (!gpu["uuid"].is_string()) continue;
+    const auto found = processes->find(gpu["uuid"].get<std::string>());
     gpu["processes"] = found == processes->end() ? Json::array() : found->second;
     for (Json& process : gpu["processes"]) add_owner(process);
   }
@@ -254,16 +302,17 @@ Json unknown_gpu(std::size_t index) {
 
 Json read_nvidia_smi() {
   Json machine{{"driver", nullptr},       {"nvml", nullptr},       {"newest_cuda", nullptr},
-               {"nvml_problem", nullptr}, {"gpus", Json::array()}, {"links", Json::array()}};
-  std::string asked = "driver_version";
-  for (const GpuField& field : kGpuFields) asked += fmt::format(",{}", field.asked);
-  const Answer answer = query("gpu", asked);
-  if (!answer.problem.empty()) {
-    machine["nvml_problem"] = answer.problem;
+               {"nvml_problem", nullptr}, {"gpus", Json::array()}, {"links", Json::array()},
+               {"notes", Json::array()}};
+  std::vector<std::string> fields{"driver_version"};
+  for (const GpuField& field : kGpuFields) fields.emplace_back(field.asked);
+  const Table table = query("gpu", fields);
+  if (!table.problem.empty()) {
+    machine["nvml_problem"] = table.problem;
     return machine;
   }
   Json& gpus = machine["gpus"];
-  for (const std::vector<std::string>& cells : rows_of(answer, 1 + std::size(kGpuFields))) {
+  for (const Cells& cells : table.rows) {
     machine["driver"] = value_of(cells[0], Kind::text);
     Json gpu = unknown_gpu(gpus.size());
     for (std::size_t i = 0; i < std::size(kGpuFields); ++i) {
@@ -272,10 +321,11 @@ Json read_nvidia_smi() {
     gpus.push_back(gpu);
   }
   if (gpus.empty()) {
-    machine["nvml_problem"] = fmt::format(
-        "nvidia-smi lists no GPU{}", answer.lines.empty() ? "" : ": '" + answer.lines[0] + "'");
+    machine["nvml_problem"] = fmt::format("nvidia-smi lists no GPU{}",
+                                          table.said.empty() ? "" : ": '" + table.said + "'");
     return machine;
   }
+  if (!table.warning.empty()) machine["notes"].push_back(table.warning);
   add_processes(gpus);
   add_slices(gpus);
   add_links(gpus.size(), machine["links"]);

@@ -16,9 +16,9 @@
 namespace lockstep::tools {
 
 // Asks nvidia-smi, for at most 10 s at a time. Returns "driver", "nvml", "newest_cuda",
-// "nvml_problem" (why it says nothing), "gpus" and "links" as `lockstep devices --json` writes them
-// (docs/formats.md): a value that nvidia-smi does not give is null. "devices" are empty and
-// "visible" is false.
+// "nvml_problem" (why it says nothing), "gpus", "links" and "notes" (its warning, if it ended with
+// an error code and listed GPUs) as `lockstep devices --json` writes them (docs/formats.md): a
+// value that nvidia-smi does not give is null. "devices" are empty and "visible" is false.
 nlohmann::ordered_json read_nvidia_smi();
 
 // An element of "gpus" of which nothing is known.
