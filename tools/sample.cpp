@@ -155,8 +155,9 @@ void add_sample_command(CLI::App& program) {
   flags->dataset.clear();  // the file says the characters
   CLI::App& sample = *program.add_subcommand("sample", "Continue a text with a trained GPT");
   sample
-      .add_option("--init", flags->init_path,
-                  "the weights, as train --save writes them (safetensors)")
+      .add_option(
+          "--init", flags->init_path,
+          "the weights, as train --save writes them (safetensors, or the index of several files)")
       ->type_name("FILE")
       ->required();
   sample.add_option("--prompt", flags->prompt, "the text to continue; it is printed first")

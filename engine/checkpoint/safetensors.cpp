@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -241,11 +242,6 @@ Header read_header(InputFile& file) {
   const auto length = std::bit_cast<std::uint64_t>(length_bytes);
   const bool fits = length <= kMaxHeaderBytes && length <= file.num_bytes() - 8;
   require(
-      fits || length_bytes[0] != std::byte{'{'}, ErrorCode::Io, kOperation,
-      "'{}' is JSON text, not a safetensors file; if it is an index, name one of the files that "
-      "it lists",
-      file.name());
-  require(
       fits, ErrorCode::Io, kOperation,
       "'{}' claims a header of {} bytes in a file of {}: it is truncated or not a safetensors file",
       file.name(), length, file.num_bytes());
@@ -270,10 +266,9 @@ const NamedArray* ArrayFile::find(std::string_view name) const {
   return found == arrays.end() ? nullptr : &*found;
 }
 
-ArrayFile read_safetensors(const std::filesystem::path& path) {
-  InputFile file(path, kOperation);
-  require_no_torch_file(file, path);
-  Header header = read_header(file);
+namespace {
+
+ArrayFile read_arrays(InputFile& file, Header header) {
   ArrayFile result{{}, std::move(header.metadata)};
   result.arrays.reserve(header.entries.size());
   for (HeaderEntry& entry : header.entries) {
@@ -289,10 +284,99 @@ ArrayFile read_safetensors(const std::filesystem::path& path) {
   return result;
 }
 
+// --- an index, which is JSON: {"metadata": {...}, "weight_map": {"name": "file", ...}} ---
+
+// True for text that begins with {, which as a length would be longer than any file.
+bool is_json(InputFile& file) {
+  std::array<char, 8> start{};
+  const std::size_t num_read = file.read(std::as_writable_bytes(std::span(start)));
+  file.rewind();
+  return start[0] == '{' &&
+         (num_read < start.size() || std::bit_cast<std::uint64_t>(start) > kMaxHeaderBytes);
+}
+
+constexpr std::uint64_t kMaxIndexBytes = 1 << 24;
+
+// The names in each file of the index.
+using WeightMap = std::map<std::string, std::set<std::string>>;
+
+WeightMap read_weight_map(InputFile& file) {
+  expect(file.num_bytes() <= kMaxIndexBytes, file.name(), "{} bytes are too many for an index",
+         file.num_bytes());
+  std::string text(file.num_bytes(), '\0');
+  file.read_exactly(std::as_writable_bytes(std::span(text)));
+  // Deeper values are dropped: an index has none, and their memory would grow with the nesting.
+  const auto is_shallow = [](int depth, Json::parse_event_t, const Json&) { return depth <= 3; };
+  const Json json = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
+  expect(json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(),
+         file.name(),
+         "it is JSON text, neither a safetensors file nor an index of several with a weight_map");
+  WeightMap names;
+  for (const auto& [name, value] : json["weight_map"].items()) {
+    const std::string part = value.is_string() ? value.get<std::string>() : "";
+    expect(!part.empty() && std::filesystem::path(part).filename() == part, file.name(),
+           "weight_map must name a file beside it for '{}'", shown(name));
+    names[part].insert(name);
+  }
+  expect(!names.empty(), file.name(), "its weight_map is empty");
+  return names;
+}
+
+InputFile open_part(const std::filesystem::path& path, const std::string& index) {
+  require(std::filesystem::exists(path), ErrorCode::Io, kOperation,
+          "there is no '{}', which '{}' lists; put all files of the checkpoint into one folder",
+          path.string(), index);
+  InputFile file(path, kOperation);
+  require_no_torch_file(file, path);
+  return file;
+}
+
+void require_all_of(const std::set<std::string>& names, const std::set<std::string>& others,
+                    const std::string& file, const std::string& other) {
+  for (const std::string& name : names) {
+    expect(others.contains(name), file,
+           "it names '{}', and '{}' does not: one of them is of "
+           "another checkpoint",
+           shown(name), other);
+  }
+}
+
+ArrayFile read_part(const std::filesystem::path& path, const std::set<std::string>& names,
+                    const std::string& index) {
+  InputFile file = open_part(path, index);
+  Header header = read_header(file);
+  std::set<std::string> found;
+  for (const HeaderEntry& entry : header.entries) found.insert(entry.name);
+  require_all_of(names, found, index, file.name());
+  require_all_of(found, names, file.name(), index);
+  return read_arrays(file, std::move(header));
+}
+
+}  // namespace
+
+ArrayFile read_safetensors(const std::filesystem::path& path) {
+  InputFile file(path, kOperation);
+  require_no_torch_file(file, path);
+  if (!is_json(file)) return read_arrays(file, read_header(file));
+  ArrayFile all;
+  for (const auto& [part, names] : read_weight_map(file)) {
+    ArrayFile some = read_part(path.parent_path() / part, names, file.name());
+    all.metadata.merge(some.metadata);
+    std::ranges::move(some.arrays, std::back_inserter(all.arrays));
+  }
+  return all;
+}
+
 Metadata read_metadata(const std::filesystem::path& path) {
   InputFile file(path, kOperation);
   require_no_torch_file(file, path);
-  return read_header(file).metadata;
+  if (!is_json(file)) return read_header(file).metadata;
+  Metadata metadata;
+  for (const auto& [part, names] : read_weight_map(file)) {
+    InputFile one = open_part(path.parent_path() / part, file.name());
+    metadata.merge(read_header(one).metadata);
+  }
+  return metadata;
 }
 
 // --- writing ---

@@ -5,6 +5,10 @@
 //             "__metadata__": {"key": "text", ...}}
 //   the rest  the arrays' bytes, little-endian, row-major, one after another without a gap
 //
+// Large models are several such files and an index, JSON text that says which file holds which
+// array ("weight_map"), such as Hugging Face's model.safetensors.index.json: reading the index
+// reads all of them.
+//
 // Offsets count from the first byte after the header. Python reads and writes the same files with
 // the package `safetensors`.
 // Source: https://github.com/huggingface/safetensors, "Format".
@@ -60,11 +64,12 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedA
 // out, with a warning for each. The whole header is checked against the file's size before memory
 // is taken.
 // Throws: Error{Io} that names the file and the problem: missing, truncated, no valid header, an
-//         unknown element type, sizes and offsets that do not fit each other or the file. A file of
-//         torch.save is recognised, and the error says how to convert it.
+//         unknown element type, sizes and offsets that do not fit each other or the file, a file of
+//         an index that is not there or holds other arrays. A file of torch.save is recognised, and
+//         the error says how to convert it.
 ArrayFile read_safetensors(const std::filesystem::path& path);
 
-// Reads only its header. Throws the same errors.
+// Reads only its header, or those of an index's files. Throws the same errors.
 Metadata read_metadata(const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

@@ -51,7 +51,8 @@ void save_weights(const std::filesystem::path& path, const Module& module);
 void save_weights(const std::filesystem::path& path, const StateDict& state,
                   checkpoint::Metadata metadata = {});
 
-// The file's arrays as tensors on cpu:0, in the order of the file.
+// The file's arrays as tensors on cpu:0, in the order of the file; those of all files that an index
+// such as model.safetensors.index.json names.
 // Throws Error{Io} for a file that is missing, truncated or corrupt, or torch.save's.
 StateDict load_weights(const std::filesystem::path& path);
 

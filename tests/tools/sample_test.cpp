@@ -59,6 +59,34 @@ TEST_F(Sample, WritesThePromptAndWhatFollowsIt) {
   EXPECT_NE(sample("--init gpt.safetensors --seed 4"), text);
 }
 
+TEST_F(Sample, AndTrainTakeAnIndexOfSeveralFiles) {
+  train();
+  const checkpoint::ArrayFile whole = checkpoint::read_safetensors(folder_ / "gpt.safetensors");
+  nlohmann::json index{{"metadata", {{"total_size", 1}}}};
+  for (std::size_t part = 0; part < 2; ++part) {
+    const std::string name =
+        part == 0 ? "model-00001-of-00002.safetensors" : "model-00002-of-00002.safetensors";
+    std::vector<checkpoint::NamedArrayView> arrays;
+    for (std::size_t i = part; i < whole.arrays.size(); i += 2) {
+      const checkpoint::NamedArray& array = whole.arrays[i];
+      arrays.push_back({array.name, array.dtype, array.shape, array.bytes});
+      index["weight_map"][array.name] = name;
+    }
+    checkpoint::write_safetensors(folder_ / name, arrays, whole.metadata);
+  }
+  write_text(folder_ / "model.safetensors.index.json", index.dump());
+  EXPECT_EQ(sample("--init model.safetensors.index.json"), sample("--init gpt.safetensors"));
+  const Outcome outcome = run_lockstep(
+      words("train --dataset embedded-text --model gpt:1-2-16-8 --steps 1 --lr 0 --batch 16 "
+            "--init model.safetensors.index.json --save copy.safetensors"),
+      folder_.path());
+  expect_success(outcome);
+  EXPECT_EQ(sample("--init copy.safetensors"), sample("--init gpt.safetensors"));
+  std::filesystem::remove(folder_ / "model-00002-of-00002.safetensors");
+  expect_failure("--init model.safetensors.index.json",
+                 "'model-00002-of-00002.safetensors', which 'model.safetensors.index.json' lists");
+}
+
 TEST_F(Sample, TheLikeliestTokenIsThatOfTemperatureZeroAndOfTopOne) {
   train();
   const std::string likeliest = sample("--init gpt.safetensors --temperature 0");

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
@@ -249,11 +251,64 @@ TEST(Safetensors, LeavesOutArraysOfTypesThatItLacks) {
   EXPECT_EQ(file.arrays[0].name, "a");
 }
 
-TEST(Safetensors, TellsAnIndexFromAFileOfWeights) {
+// Writes a file of one array, a number.
+void write_number(const std::filesystem::path& path, const std::string& name, float number) {
+  const std::array<float, 1> values = {number};
+  const NamedArrayView array{name, DType::float32, {1}, std::as_bytes(std::span(values))};
+  write_safetensors(path, {&array, 1}, {{"of " + name, "text"}});
+}
+
+TEST(Safetensors, AnIndexReadsTheFilesThatItNames) {
   const TempFolder folder;
-  testing::write_text(folder / "index.json", R"({"weight_map": {"a": "model-1.safetensors"}})");
-  expect_error(ErrorCode::Io, "is JSON text, not a safetensors file",
-               [&] { read_safetensors(folder / "index.json"); });
+  const std::filesystem::path index = folder / "model.safetensors.index.json";
+  write_text(index, R"({"metadata": {"total_size": 8},
+      "weight_map": {"b": "model-1.safetensors", "a": "model-2.safetensors"}})");
+  expect_error(ErrorCode::Io, "model-1.safetensors', which", [&] { read_safetensors(index); });
+  write_number(folder / "model-1.safetensors", "b", 7);
+  write_number(folder / "model-2.safetensors", "a", 9);
+  const ArrayFile file = read_safetensors(index);
+  ASSERT_EQ(file.arrays.size(), 2u);
+  ASSERT_NE(file.find("a"), nullptr);
+  float value = 0;
+  std::memcpy(&value, file.find("a")->bytes.data(), sizeof value);
+  EXPECT_EQ(value, 9);
+  EXPECT_EQ(read_metadata(index), (Metadata{{"of a", "text"}, {"of b", "text"}}));
+}
+
+TEST(Safetensors, AnIndexOfOtherArraysIsRefused) {
+  const TempFolder folder;
+  const std::filesystem::path index = folder / "index.json";
+  write_number(folder / "one.safetensors", "a", 1);
+  const auto read = [&](const std::string& json) {
+    write_text(index, json);
+    read_safetensors(index);
+  };
+  expect_error(ErrorCode::Io, "index.json': it names 'b', and", [&] {
+    read(R"({"weight_map": {"a": "one.safetensors", "b": "one.safetensors"}})");
+  });
+  write_number(folder / "two.safetensors", "b", 1);
+  expect_error(ErrorCode::Io, "index.json': it names 'a', and",
+               [&] { read(R"({"weight_map": {"a": "two.safetensors"}})"); });
+  const std::array<float, 1> values = {1};
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  const std::array<NamedArrayView, 2> both = {NamedArrayView{"a", DType::float32, {1}, bytes},
+                                              NamedArrayView{"b", DType::float32, {1}, bytes}};
+  write_safetensors(folder / "both.safetensors", both);
+  expect_error(ErrorCode::Io, "both.safetensors': it names 'b', and",
+               [&] { read(R"({"weight_map": {"a": "both.safetensors"}})"); });
+  for (const char* json :
+       {R"({"weight_map": {"a": "../one.safetensors"}})", R"({"weight_map": {"a": 1}})"}) {
+    expect_error(ErrorCode::Io, "weight_map must name a file beside it for 'a'",
+                 [&] { read(json); });
+  }
+  for (const char* json : {R"({"a": 1})", "{", R"({"weight_map": [1]})", R"({"weight_map")"}) {
+    expect_error(ErrorCode::Io, "neither a safetensors file nor an index", [&] { read(json); });
+  }
+  expect_error(ErrorCode::Io, "its weight_map is empty", [&] { read(R"({"weight_map": {}})"); });
+  // An index of an index is none.
+  write_text(folder / "one.safetensors", R"({"weight_map": {"a": "one.safetensors"}})");
+  expect_error(ErrorCode::Io, "not a safetensors file",
+               [&] { read(R"({"weight_map": {"a": "one.safetensors"}})"); });
 }
 
 // Files as PyTorch 2.9 and 1.5 write them, by their first bytes: the first entry of a zip archive
