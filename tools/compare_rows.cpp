@@ -94,6 +94,11 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::vector<
     for (const std::size_t count : counts) read_task(of_all, count);
   }
   const TrainingTask task = make_task(of_all, *std::max_element(counts.begin(), counts.end()));
+  std::vector<DevicePlacement> here;  // those that train
+  std::ranges::copy_if(placements, std::back_inserter(here), [&](const DevicePlacement& placement) {
+    return !are_missing(placement.devices.size(), type);
+  });
+  if (flags.per_device_batch.empty()) require_rows_for_batch_norm(task, flags, here);
   std::vector<PlannedRow> rows;
   for (const std::optional<std::size_t> rows_per_device : groups) {
     const auto first = static_cast<std::ptrdiff_t>(rows.size());
@@ -111,6 +116,9 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::vector<
           {placement, std::move(of_row), rows_per_device, are_missing(num_devices, type)});
       rows.back().task.shard = shard_depth(placement.mode);
       require_fitting_sampler(rows.back().task, placement);
+      if (rows_per_device && !rows.back().is_missing) {
+        require_rows_for_batch_norm(rows.back().task, flags, {&placement, 1});
+      }
     }
     std::stable_partition(rows.begin() + first, rows.end(),
                           [&](const PlannedRow& row) { return !shares_cores(row, flags); });

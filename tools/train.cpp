@@ -73,7 +73,7 @@ void take_checks(const TrainingTask& task, TrainingObserver& observer) {
   if (task.sampler == Sampler::exact) observer.on_loss = {};  // the verdict tells an explosion
 }
 
-// What the first signal waits for; --row is a part of `compare`, which ends it.
+// The first signal waits for the end of this; --row is a part of `compare`, which ends it.
 constexpr const char* kEndingStep = "this step";
 
 // Returns the exit code.
@@ -141,6 +141,7 @@ int train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& env
     TrainingTask task = read_task(flags, placement.devices.size());
     load_task(task, flags);
     require_fitting_sampler(task, placement);
+    require_rows_for_batch_norm(task, flags, {&placement, 1});
     if (placement.mode == Mode::pipeline) {
       task = with_pipeline(std::move(task), flags, placement.devices.size());
     }
@@ -164,6 +165,7 @@ int train_here(const TrainingFlags& flags, const CommandLine& command) {
   require_effects(flags, {placement.mode}, type);
   TrainingTask task = make_task(flags, devices.size());
   require_fitting_sampler(task, placement);
+  require_rows_for_batch_norm(task, flags, {&placement, 1});
   if (placement.mode == Mode::pipeline) {
     task = with_pipeline(std::move(task), flags, devices.size());
   }

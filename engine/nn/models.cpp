@@ -412,6 +412,13 @@ double count_parameters(const ModelSpec& spec, const ModelData& data) {
   return count;
 }
 
+std::size_t least_batch_norm_values(const ModelSpec& spec, const ModelData& data) {
+  require(spec.kind == ModelSpec::Kind::resnet18, ErrorCode::Usage, "model", "has no batch norm");
+  constexpr std::size_t kStride = 8;  // of all stages together
+  const auto size = [](std::size_t pixels) { return (pixels + kStride - 1) / kStride; };
+  return size(data.row[0]) * size(data.row[1]);
+}
+
 void require_model_fits(std::string_view text, const ModelData& data, std::string_view name) {
   const ModelSpec spec = parse_model(text);
   const std::size_t num_features = data.row.num_elements();

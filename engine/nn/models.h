@@ -65,6 +65,10 @@ ModelSpec parse_model(std::string_view text);
 // without making it. Throws Error{Shape} for a window that is larger than its padded images.
 double count_parameters(const ModelSpec& spec, const ModelData& data);
 
+// How many values per channel the model's last batch norm sees of one image: training needs two in
+// all. REQUIRES: the model has one, and fits the data.
+std::size_t least_batch_norm_values(const ModelSpec& spec, const ModelData& data);
+
 // Throws Error{Usage} that says what fits, unless such a model can be made for the data: rows of
 // the perceptron's size, images at least as large as every window, outputs for all classes, text
 // for a GPT. name: the data's name in errors.

@@ -48,6 +48,18 @@ TEST(ImageNets, BenchStepSaysWhatEachLayerKeeps) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("layer4.1.conv2"), HasSubstr("a step's measured peak")));
 }
 
+// tests/tools/mistakes.txt has those that are refused.
+TEST(ImageNets, BatchNormTakesALoneRowThatIsNotReachedOrHasSeveralPixels) {
+  for (const char* flags : {"--batch 1499 --steps 1", "--batch 1498 --epochs 1",
+                            "--batch 1498 --steps 1 --parallel ddp --devices 2",
+                            "--batch 1498 --epochs 1 --parallel ddp --devices 2 --sync-batch-norm",
+                            "--batch 2 --epochs 1 --dataset synthetic:3x16x16x1x3"}) {
+    SCOPED_TRACE(flags);
+    expect_success(
+        run_lockstep(words(std::string("train --device cpu --model resnet18:4 ") + flags)));
+  }
+}
+
 TEST(ImageNets, PlanPrintsTheirBuckets) {
   const Outcome outcome = run_lockstep(words("plan buckets --model resnet18:16"));
   expect_success(outcome);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,5 +78,10 @@ std::string idle_note(const TrainingTask& task, const DevicePlacement& placement
 
 // Throws Error{Usage} when --sampler torch cannot give every rank of ddp as many rows.
 void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement);
+
+// Throws Error{Usage} that names a batch for all placements, if batch norm would get a single value
+// per channel in a step that the task makes.
+void require_rows_for_batch_norm(const TrainingTask& task, const TrainingFlags& flags,
+                                 std::span<const DevicePlacement> placements);
 
 }  // namespace lockstep::tools
