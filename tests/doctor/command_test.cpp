@@ -52,6 +52,31 @@ TEST(Doctor, KillsAProgramThatHangsWithAllThatItStarted) {
   EXPECT_EQ(::kill(helper, 0), -1) << "it had left the program's session";
 }
 
+// The doctor's words, in one line.
+std::string said_of_ranks_with(const std::string& num_rows) {
+  const Outcome outcome = run_lockstep(words("doctor -- " LOCKSTEP_FEW_ROWS " " + num_rows));
+  EXPECT_EQ(outcome.exit_code, 1) << num_rows;
+  std::string text;
+  for (const std::string& word : words(outcome.out)) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+TEST(Doctor, NamesTheRanksWithoutRowsThatAnAverageCounts) {
+  const std::string one = said_of_ranks_with("1 1 1 0");
+  EXPECT_THAT(one, HasSubstr("mean-gradient: in step 0 the gradient is 0.75 times"));
+  EXPECT_THAT(one,
+              HasSubstr("(rows: 1, 1, 1, 0): rank 3 has no rows, and the average over 4 ranks"));
+  EXPECT_THAT(one, HasSubstr("hint: weigh each rank's loss by its rows * ranks / rows of all"));
+  EXPECT_THAT(one, ::testing::Not(HasSubstr("divided twice")));
+  const std::string two = said_of_ranks_with("2 2 2 0 0");
+  EXPECT_THAT(two, HasSubstr("0.6 times"));
+  EXPECT_THAT(two, HasSubstr("ranks 3, 4 have no rows"));
+  const std::string uneven = said_of_ranks_with("3 3 2 0");
+  EXPECT_THAT(uneven, HasSubstr("equal-rows: in step 0 rows weigh differently"));
+  EXPECT_THAT(uneven, HasSubstr("counts 0.6667, 0.6667, 1, - times"));
+  EXPECT_THAT(uneven, HasSubstr("rank 3 has no rows"));
+}
+
 TEST(Doctor, WritesItsFindingsAsJson) {
   const TempFolder folder;
   const Outcome outcome =

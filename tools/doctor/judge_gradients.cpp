@@ -6,6 +6,7 @@
 // where S_r sums the gradients of its rows (for a sum over rows: G_r = s_r * S_r). One device with
 // all N rows would have used M = (1/N) * sum of S_r.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -167,13 +168,43 @@ std::string rows_of_ranks(const GlobalGradient& gradient) {
   return for_each_rank(gradient, [](const RankGradient& rank) { return rank.num_rows; });
 }
 
+// "rank 3 has no rows", "ranks 2, 3 have no rows"; empty if all have some.
+std::string ranks_without_rows(const GlobalGradient& gradient) {
+  std::vector<std::size_t> ranks;
+  for (std::size_t rank = 0; rank < gradient.ranks.size(); ++rank) {
+    if (gradient.ranks[rank].num_rows == 0) ranks.push_back(rank);
+  }
+  if (ranks.empty()) return {};
+  return fmt::format("rank{} {} {} no rows", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
+                     ranks.size() == 1 ? "has" : "have");
+}
+
+constexpr const char* kMeanRule =
+    "n ranks make the step that one device would make with all their rows";
+
+// The average divides by the number of all ranks, and only some have a loss.
+Finding of_idle_ranks(const GlobalGradient& gradient, std::uint64_t step, double factor) {
+  return {"mean-gradient",
+          fmt::format("in step {} the gradient is {:.4g} times that of the mean loss over the {} "
+                      "rows (rows: {}): {}, and the average over {} ranks counts "
+                      "the zeros",
+                      step, factor, gradient.num_rows, rows_of_ranks(gradient),
+                      ranks_without_rows(gradient), gradient.ranks.size()),
+          kMeanRule,
+          "weigh each rank's loss by its rows * ranks / rows of all, or give every rank rows: a "
+          "larger batch, or fewer ranks"};
+}
+
 Finding of_factor(const GlobalGradient& gradient, std::uint64_t step, double factor) {
   const std::size_t n = gradient.ranks.size();
+  const auto num_idle = std::ranges::count(gradient.ranks, 0U, &RankGradient::num_rows);
+  const double share_of_busy = 1 - static_cast<double>(num_idle) / static_cast<double>(n);
+  if (num_idle > 0 && is_near(factor, share_of_busy)) return of_idle_ranks(gradient, step, factor);
   return {"mean-gradient",
           fmt::format("in step {} the gradient is {:.4g} times that of the mean loss over the {} "
                       "rows of {} ranks (rows: {})",
                       step, factor, gradient.num_rows, n, rows_of_ranks(gradient)),
-          "n ranks make the step that one device would make with all their rows",
+          kMeanRule,
           factor > 1 ? "gradients that are summed and not averaged, or a loss that is scaled up "
                        "although the ranks' gradients are averaged"
                      : "gradients that are divided twice: averaged, and the loss or the sum "
@@ -185,12 +216,14 @@ Finding of_weights(const GlobalGradient& gradient, std::uint64_t step, double fa
   const auto num_rows = static_cast<double>(gradient.num_rows);
   const double share = factor / static_cast<double>(gradient.ranks.size());
   const std::string each = for_each_rank(gradient, [&](const RankGradient& rank) {
-    return fmt::format("{:.4g}", rank.weight_of_row * share * num_rows);
+    return rank.num_rows == 0 ? "-" : fmt::format("{:.4g}", rank.weight_of_row * share * num_rows);
   });
+  const std::string idle = ranks_without_rows(gradient);
   return {"equal-rows",
           fmt::format("in step {} rows weigh differently: the ranks have {} rows, and each row "
-                      "counts {} times what it would in the mean over all {}",
-                      step, rows_of_ranks(gradient), each, gradient.num_rows),
+                      "counts {} times what it would in the mean over all {}{}",
+                      step, rows_of_ranks(gradient), each, gradient.num_rows,
+                      idle.empty() ? "" : "; " + idle + ", and the average counts the zeros"),
           "every row of the batch counts the same, whichever rank it is on",
           "a mean of means: weigh each rank's loss by its rows * ranks / rows of all, or give all "
           "ranks equally many rows"};
