@@ -37,6 +37,7 @@ set_target_properties(${libraries} ${mpi_library} PROPERTIES
 # The component development: what a program of one's own is built with, and all that
 # `cmake --build <folder> --target lockstep_development` has to build.
 add_custom_target(lockstep_development DEPENDS ${libraries} ${mpi_library})
+lockstep_build_missing(development ${libraries} ${mpi_library})
 install(TARGETS ${libraries} lockstep_all EXPORT lockstepTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
   LIBRARY DESTINATION ${private_folder} COMPONENT program)
@@ -58,6 +59,7 @@ install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPON
 # The components program and tutorials. A package may bring libraries of its own in
 # lib/lockstep (LockstepPackage.cmake), so the programs look there first.
 set_target_properties(lockstep PROPERTIES INSTALL_RPATH "$ORIGIN/../${private_folder}")
+lockstep_build_missing(program lockstep)
 install(TARGETS lockstep RUNTIME_DEPENDENCY_SET linked_libraries
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 get_property(tutorials DIRECTORY tutorials PROPERTY BUILDSYSTEM_TARGETS)
@@ -65,10 +67,11 @@ get_property(bugs DIRECTORY tutorials/bugs PROPERTY BUILDSYSTEM_TARGETS)
 list(APPEND tutorials ${bugs})
 list(FILTER tutorials INCLUDE REGEX "^([0-9][0-9]_|bug_[0-9][0-9]$)")
 set_target_properties(${tutorials} PROPERTIES INSTALL_RPATH "$ORIGIN/../${private_folder}")
+lockstep_build_missing(tutorials ${tutorials})
 install(TARGETS ${tutorials} RUNTIME_DEPENDENCY_SET linked_libraries
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tutorials)
 
-# What a consumer must find, too; shared libraries bring CUDA's runtime along.
+# A consumer must find these, too; shared libraries bring CUDA's runtime along.
 set(LOCKSTEP_NEEDS_CUDA OFF)
 if(LOCKSTEP_HAVE_CUDA AND NOT BUILD_SHARED_LIBS AND NOT LOCKSTEP_CUDA STREQUAL "EMULATED")
   set(LOCKSTEP_NEEDS_CUDA ON)

@@ -1,0 +1,21 @@
+# lockstep_build_missing(component target...): `cmake --install` first builds those of the targets that are not built
+# yet, as in a tree of which only the program was built (scripts/demo.sh). Call it before their install(TARGETS).
+function(lockstep_build_missing component)
+  set(code "set(missing \"\")\n")
+  foreach(target IN LISTS ARGN)
+    get_target_property(type ${target} TYPE)
+    if(NOT type STREQUAL "INTERFACE_LIBRARY")
+      string(APPEND code "if(NOT EXISTS \"$<TARGET_FILE:${target}>\")\n  list(APPEND missing ${target})\nendif()\n")
+    endif()
+  endforeach()
+  string(APPEND code "if(missing)
+  message(STATUS \"Building what is not built yet of the component ${component}\")
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${PROJECT_BINARY_DIR}\" --target \${missing}
+    RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR \"nothing of the component ${component} is installed: it cannot be built (see above)\")
+  endif()
+endif()
+")
+  install(CODE "${code}" COMPONENT ${component})
+endfunction()

@@ -1,0 +1,42 @@
+# `cmake --install` of a tree that is not built, or only in part, with LockstepBuildMissing.cmake:
+#   cmake -DMODULE=<LockstepBuildMissing.cmake> -DSCRATCH=<folder> -P install_test.cmake
+cmake_minimum_required(VERSION 3.22)
+file(REMOVE_RECURSE ${SCRATCH})
+file(WRITE ${SCRATCH}/one.c "int main(void) { return 0; }")
+file(WRITE ${SCRATCH}/two.c "int main(void) { return 0; }")
+file(WRITE ${SCRATCH}/CMakeLists.txt "
+cmake_minimum_required(VERSION 3.22)
+project(parts LANGUAGES C)
+include(${MODULE})
+add_executable(one one.c)
+add_executable(two two.c)
+lockstep_build_missing(program one two)
+install(TARGETS one two RUNTIME DESTINATION bin COMPONENT program)
+")
+
+# run(COMMAND...): sets `status` and `said`.
+macro(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  set(said "${out}${err}")
+endmacro()
+
+# expect(WHAT CONDITION...)
+macro(expect what)
+  if(NOT (${ARGN}))
+    message(FATAL_ERROR "[install] expected ${what}, but:\n${said}")
+  endif()
+endmacro()
+
+run(${CMAKE_COMMAND} -S ${SCRATCH} -B ${SCRATCH}/build)
+expect("a project" status EQUAL 0)
+run(${CMAKE_COMMAND} --build ${SCRATCH}/build --target one)
+run(${CMAKE_COMMAND} --install ${SCRATCH}/build --prefix ${SCRATCH}/prefix)
+expect("both programs" status EQUAL 0 AND EXISTS ${SCRATCH}/prefix/bin/one AND EXISTS ${SCRATCH}/prefix/bin/two)
+file(WRITE ${SCRATCH}/two.c "this is not C")
+run(${CMAKE_COMMAND} --install ${SCRATCH}/build --prefix ${SCRATCH}/again)
+expect("what is built to be installed as it is" status EQUAL 0 AND EXISTS ${SCRATCH}/again/bin/two)
+file(REMOVE ${SCRATCH}/build/two)
+run(${CMAKE_COMMAND} --install ${SCRATCH}/build --prefix ${SCRATCH}/none)
+expect("nothing to be installed" NOT status EQUAL 0 AND NOT EXISTS ${SCRATCH}/none)
+expect("the reason" said MATCHES component.program.is.installed..it.cannot.be.built)
+file(REMOVE_RECURSE ${SCRATCH})
