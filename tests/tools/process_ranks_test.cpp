@@ -144,6 +144,32 @@ TEST(ProcessRanks, TheFirstOneWritesTheFilesForAll) {
 }
 
 // Each process numbers its threads from 0; the breakdown of one must not hold the other's spans.
+TEST(ProcessRanks, TheFirstOneWritesTheLogIfItWasGivenTheFlag) {
+  const TempFolder folder;
+  const std::vector<Variables> variables = ranks_of_torchrun(2);
+  const auto start = [&](std::size_t rank, const std::string& flags) {
+    return std::make_unique<MarkedProgram>(
+        words(std::string(LOCKSTEP_PROGRAM) + " train --parallel ddp --steps 3 " + flags),
+        variables[rank], folder.path());
+  };
+  for (const char* of_second : {"", "--log log.jsonl", "--log other.jsonl"}) {
+    std::filesystem::remove(folder / "log.jsonl");
+    const auto first = start(0, "--log log.jsonl");
+    const auto second = start(1, of_second);
+    EXPECT_EQ(first->wait().exit_code, 0) << of_second;
+    EXPECT_EQ(second->wait().exit_code, 0) << of_second;
+    const std::string log = read_text(folder / "log.jsonl");
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3) << of_second;
+    EXPECT_FALSE(std::filesystem::exists(folder / "other.jsonl"));
+  }
+  const auto first = start(0, "");
+  const auto second = start(1, "--log other.jsonl");
+  for (const Outcome& outcome : {first->wait(), second->wait()}) {
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_THAT(outcome.err, HasSubstr("[--log] rank 0 writes the file"));
+  }
+}
+
 TEST(ProcessRanks, RunFileAndTimelineShowTheSameStep) {
   const TempFolder folder;
   const Outcome outcome =

@@ -189,7 +189,22 @@ TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
   });
 }
 
+namespace {
+
+// Rank 0 writes --log, and all ranks take part in its means, whether or not they were given it.
+void share_log(RankJob& job, std::string& log_path) {
+  const bool has_log = !log_path.empty();
+  if (job.is_first()) return job.store.set("log", has_log ? log_path : "");
+  log_path = job.store.get("log", runtime::deadline_after(job.timeout_seconds));
+  require(
+      !has_log || !log_path.empty(), ErrorCode::Usage, "--log",
+      "rank 0 writes the file, and rank 0 was not given the flag; give it to rank 0, or to all");
+}
+
+}  // namespace
+
 JobResult train_in_job(const TrainingTask& task, RankJob& job, TrainingObserver observer) {
+  share_log(job, observer.log_path);
   StopOfProcesses stop(job.communicator);
   if (Interruption::is_watched()) observer.stop = &stop;
   const MemoryWatch memory(job.device);
