@@ -321,7 +321,7 @@ EpochSampler exact_sampler(const LabelledRows* rows, const BatchOptions& options
 
 }  // namespace
 
-DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options)
+DataLoader::DataLoader(const std::shared_ptr<const LabelledRows>& rows, const BatchOptions& options)
     : DataLoader(rows, exact_sampler(rows.get(), options), options) {}
 
 DataLoader::~DataLoader() = default;

@@ -65,7 +65,7 @@ class DataLoader {
              const BatchOptions& options);
   // Also throws Error{Usage} for a batch or world size below 1, a rank outside the world, and
   // drop_last with fewer rows than a batch.
-  DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options);
+  DataLoader(const std::shared_ptr<const LabelledRows>& rows, const BatchOptions& options);
   DataLoader(LabelledRows rows, const BatchOptions& options)
       : DataLoader(std::make_shared<const LabelledRows>(std::move(rows)), options) {}
   ~DataLoader();
