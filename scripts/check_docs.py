@@ -45,7 +45,7 @@ NUMBER = r"[-+]?(?:\d[\d,]*)?\.?\d+(?:[eE][-+]?\d+)?"
 FOLDERS = ("scripts/", "tests/", "docs/", "engine/", "kernels/", "simulate/", "tools/", "tutorials/", "datasets/")
 
 
-# What a page says.
+# The text of a page.
 
 
 @dataclass
@@ -127,7 +127,7 @@ def read_commands(text):
     return found
 
 
-# What a command prints.
+# The output of a command.
 
 
 def squeeze(lines):
@@ -178,7 +178,7 @@ def run_commands(commands, build, folder):
         shell.wait()
 
 
-# What a page says in `code` between its blocks.
+# The `code` of a page between its blocks.
 
 
 def code_spans(text):

@@ -1,4 +1,4 @@
-# What the scripts share; to be sourced. Leaves the shell in the project's root.
+# Functions that the scripts share; to be sourced. Leaves the shell in the project's root.
 # shellcheck shell=bash
 
 script=$(realpath "$0")

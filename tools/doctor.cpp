@@ -82,7 +82,7 @@ std::string describe_extent(const doctor::Records& records,
                      records.processes.size(), trainers.size(), records.steps.size(), collectives);
 }
 
-// What does not fit into the first line stands below it, indented, so that names stand out.
+// Text that does not fit into the first line stands below it, indented, so that names stand out.
 void print_below(std::FILE* out, const std::string& text) {
   constexpr std::size_t kIndent = 4;
   fmt::print(out, "{}\n", wrap(text, kTerminalColumns, kIndent));

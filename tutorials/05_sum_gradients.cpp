@@ -168,7 +168,7 @@ double measure(int num_ranks, const AllReduce& all_reduce) {
   return fastest;
 }
 
-// What the table in step 5 shows.
+// Explains the table of step 5.
 struct Growth {
   double ratio_to_ring = 0;  // with the most ranks
   double four_to_two = 0;    // naive, four ranks compared with two

@@ -46,7 +46,7 @@ struct ActedTraining {
 };
 ActedSteps act_out(const predict::Topology& topology, const ActedTraining& training, int num_steps);
 
-// What slow motion is, in two sentences for the reader of a program that shows it.
+// Explains slow motion in two sentences for the reader of a program that shows it.
 std::string describe_slow_motion(const predict::Topology& topology);
 
 // How many of the devices 1 ... num_devices - 1 device 0 reaches by NVLink: by a link of its own or

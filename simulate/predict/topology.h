@@ -74,7 +74,7 @@ struct Topology {
   std::size_t num_hosts = 1;
 
   std::size_t gpus_per_host() const { return gpus.size() / num_hosts; }
-  // Whether several consumer cards (GeForce, TITAN) are joined by PCIe alone. They share the way
+  // True if several consumer cards (GeForce, TITAN) are joined by PCIe alone. They share the way
   // through the host, and published tables don't verify a prediction's band there.
   bool has_consumer_cards_on_pcie() const;
   // The bandwidth of all network ports of a host together. 0: it has none.

@@ -352,8 +352,8 @@ void require_effects(const TrainingFlags& flags, const std::vector<Mode>& modes,
   refuse(device == DeviceType::cuda, {"--threads-per-device"},
          "is for CPU devices, and these are GPUs; leave it out, or use --device cpu");
   refuse(flags.precision == "tf32" && device == DeviceType::cpu, {"--precision"},
-         "tf32 is for products on GPUs, and the device is the CPU; leave it out, or use --device "
-         "cuda");
+         "asks for tf32, which only GPUs have, and the device is the CPU; leave it out, or use "
+         "--device cuda");
   refuse(flags.dtype == "float64", {"--precision"},
          "is for products of float32, and --dtype is float64; leave one out");
   refuse(flags.optimizer == "adamw", {"--momentum", "--nesterov"},

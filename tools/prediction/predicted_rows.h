@@ -85,7 +85,7 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
 std::string predicted_header(const PredictionTask& task);
 std::string predicted_line(const PredictedRow& row);
 
-// What every answer for consumer cards that PCIe alone joins says; empty for other machines.
+// The note of every answer for consumer cards that PCIe alone joins; empty for other machines.
 std::string consumer_cards_note(const predict::Topology& topology);
 
 // A row of lockstep.run/1, of kind "predicted".

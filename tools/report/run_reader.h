@@ -77,7 +77,7 @@ struct RunFile {
   FileHost host;
   std::vector<FileRow> rows;  // at least one
   std::optional<FileWorkload> workload;
-  // Of a run that a signal has ended early: "interrupted by SIGINT after 3 of 9 rows".
+  // For a run that a signal has ended early: "interrupted by SIGINT after 3 of 9 rows".
   std::optional<std::string> interrupted;
 
   // A flag's value, as JSON writes it if it is no string; empty if the file does not say.

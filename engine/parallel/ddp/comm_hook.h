@@ -32,7 +32,8 @@ class CommHook {
 // The average, as DDP makes it without a hook.
 std::shared_ptr<CommHook> all_reduce_hook();
 
-// The same in float16 or bfloat16: half the bytes of float32. Gradients are divided by the number
+// The same in float16 or bfloat16: half the bytes of float32, a quarter
+// of float64. Gradients are divided by the number
 // of ranks before they are rounded, so that sums stay in range.
 // Throws Error{Usage} for another dtype. Source: PyTorch's fp16_compress_hook, bf16_compress_hook.
 std::shared_ptr<CommHook> compress_hook(DType dtype);
@@ -47,11 +48,10 @@ struct PowerSgdOptions {
 // A gradient is taken as a matrix M [n, m] of n rows, and only two thin matrices travel,
 // P [n, rank] and Q [m, rank], whose product P Q^T stands for it:
 //   M += error;  P = average of M Q, made orthonormal;  Q = average of M^T P;  error = M - P Q^T
-// in float32 for float32 and float64 gradients. Gradients that would not shrink by it, such as
-// vectors, travel whole. What is lost in a step is added to the next step's gradient.
-// Throws Error{Usage} for a rank of 0 or a start_step below 2.
-// Source: Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
-// Optimization", NeurIPS 2019; PyTorch's powerSGD_hook.
+// in the gradients' own type. Gradients that would not shrink by it, such as vectors, travel whole.
+// What is lost in a step is added to the next step's gradient. Throws Error{Usage} for a rank of 0
+// or a start_step below 2. Source: Vogels et al., "PowerSGD: Practical Low-Rank Gradient
+// Compression for Distributed Optimization", NeurIPS 2019; PyTorch's powerSGD_hook.
 std::shared_ptr<CommHook> power_sgd_hook(const PowerSgdOptions& options = {});
 
 }  // namespace lockstep::parallel

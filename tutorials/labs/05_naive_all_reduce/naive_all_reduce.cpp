@@ -8,7 +8,7 @@
 namespace lab {
 namespace {
 
-// What rank 0 does.
+// The part of rank 0.
 void sum_for_all(Rank& rank, std::span<double> buffer) {
   // SOLUTION begin: sum_for_all: receive every other rank's buffer, add it, then send the sum to
   // each
@@ -21,7 +21,7 @@ void sum_for_all(Rank& rank, std::span<double> buffer) {
   // SOLUTION end
 }
 
-// What each other rank does.
+// The part of each other rank.
 void get_sum_from_rank_0(Rank& rank, std::span<double> buffer) {
   // SOLUTION begin: get_sum_from_rank_0: send the buffer to rank 0 and receive the sum into it
   rank.send(buffer, 0);

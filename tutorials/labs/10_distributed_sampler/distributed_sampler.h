@@ -23,9 +23,9 @@ struct Epoch {
 // lockstep::random_permutation(num_samples, seed + epoch).
 std::vector<std::size_t> epoch_order(const Epoch& epoch);
 
-// What one rank takes of the order: the places rank, rank + world_size, rank + 2 world_size, ...
+// One rank's places of the order: rank, rank + world_size, rank + 2 world_size, ...
 // Length: the same on all ranks: num_samples / world_size, rounded up, or with DropLast::yes down.
-// Where the order ends too early it begins again, so that some rows are used twice.
+// If the order ends too early it begins again, so that some rows are used twice.
 std::vector<std::size_t> rows_of_rank(const std::vector<std::size_t>& order, const Epoch& epoch,
                                       std::size_t rank);
 

@@ -20,8 +20,8 @@ std::vector<Work> gpipe(std::size_t stage, std::size_t num_stages, std::size_t n
 // How many forward passes a stage does ahead: one for each stage behind it, but no more than there
 // are micro-batches.
 std::size_t num_ahead(std::size_t stage, std::size_t num_stages, std::size_t num_micro_batches);
-// What a stage does after its passes ahead: for each micro-batch the next forward pass, as long as
-// there is one left, then its backward pass.
+// The passes after those ahead: for each micro-batch the next forward pass, as long as there is one
+// left, then its backward pass.
 std::vector<Work> turns(std::size_t num_ahead, std::size_t num_micro_batches);
 // As many forward passes ahead as there are stages behind this one, then one forward and one
 // backward in turn, then the backward passes that are left.
