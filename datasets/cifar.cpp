@@ -116,7 +116,15 @@ std::filesystem::path find_cifar(const std::filesystem::path& data_dir) {
   for (const char* folder :
        {"cifar10/cifar-10-batches-bin", "cifar10", "cifar-10-batches-bin", ""}) {
     const std::filesystem::path path = data_dir / folder;
-    if (std::filesystem::exists(path / "data_batch_1.bin", ignored)) return path;
+    if (!std::filesystem::exists(path / "data_batch_1.bin", ignored)) continue;
+    for (const char* file : {"data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                             "data_batch_5.bin", "test_batch.bin"}) {
+      require(std::filesystem::exists(path / file, ignored), ErrorCode::Io, kCifarOperation,
+              "'{}' has data_batch_1.bin, but no {}; fetch CIFAR-10 again with: datasets/fetch.sh "
+              "cifar10",
+              path.string(), file);
+    }
+    return path;
   }
   fail(ErrorCode::Io, kCifarOperation, "no data_batch_1.bin in '{}' or '{}'{}",
        (data_dir / "cifar10" / "cifar-10-batches-bin").string(), data_dir.string(),

@@ -108,6 +108,12 @@ TEST_F(CifarFolder, Cifar100UnderTheNamesOfCifar10IsNamed) {
   expect_error(ErrorCode::Io, "(its size is that of CIFAR-100's images); fetch", [&] { load(); });
 }
 
+TEST_F(CifarFolder, AMissingFileAmongOthersIsNamed) {
+  std::filesystem::remove(binary() / "data_batch_4.bin");
+  expect_error(ErrorCode::Io, "has data_batch_1.bin, but no data_batch_4.bin; fetch CIFAR-10 again",
+               [&] { load(); });
+}
+
 TEST_F(CifarFolder, MissingFilesSayHowToFetchThem) {
   std::filesystem::remove_all(folder_ / "cifar10");
   expect_error(ErrorCode::Io, "datasets/fetch.sh cifar10 " + folder_.path().string(),
