@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
