@@ -335,9 +335,8 @@ void require_all_of(const std::set<std::string>& names, const std::set<std::stri
                     const std::string& file, const std::string& other) {
   for (const std::string& name : names) {
     expect(others.contains(name), file,
-           "it names '{}', and '{}' does not: one of them is of "
-           "another checkpoint",
-           shown(name), other);
+           "it names '{}', and '{}' does not: one of them is of another checkpoint", shown(name),
+           other);
   }
 }
 

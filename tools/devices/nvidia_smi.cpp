@@ -112,7 +112,7 @@ std::vector<std::string>::iterator find_unknown(const Answer& answer,
 Table query(const std::string& what, const std::vector<std::string>& fields) {
   std::vector<std::string> known = fields;
   Answer answer;
-  // Asks again without a field that this driver does not know.
+  // Asks again without a field that this driver does not know, down to a last one.
   for (auto unknown = known.end();; known.erase(unknown)) {
     answer = ask(
         fmt::format("--query-{}={} --format=csv,noheader,nounits", what, fmt::join(known, ",")));
@@ -122,7 +122,7 @@ Table query(const std::string& what, const std::vector<std::string>& fields) {
   Table table{{}, answer.problem, {}, {}};
   for (const std::string& line : answer.lines) {
     const Cells cells = split_line(line, ',');
-    if (cells.size() != known.size() || answer.is_cut_short) {
+    if (cells.size() != known.size() || known.size() == 1 || answer.is_cut_short) {
       if (table.said.empty()) table.said = trim(line);
       continue;
     }
