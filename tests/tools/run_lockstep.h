@@ -75,7 +75,7 @@ class MarkedProgram {
   bool has_ended_ = false;
 };
 
-// Looks again and again until condition holds; false after 20 seconds.
+// Looks again and again until condition holds; false after four minutes.
 bool wait_until(const std::function<bool()>& condition);
 
 // `lockstep run` with these flags, running `sh -c script` as its ranks.
