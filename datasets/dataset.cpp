@@ -104,6 +104,7 @@ Dataset load_cifar(const std::filesystem::path& data_dir) {
 }
 
 Dataset load_text(std::string_view text, const std::string& name, const TextOptions& options) {
+  text = without_mark(text, name);
   if (options.vocab.empty()) return characters_of(text, name, options.window);
   return tokens_of(text, BytePairs(options.vocab), name, options.window);
 }

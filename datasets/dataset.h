@@ -55,6 +55,8 @@ struct Dataset {
   data::LabelledRows train;
   data::LabelledRows test;
   std::string characters = {};  // for a text whose tokens are characters: each once, in their order
+  // For other texts: how many tokens there are and, if a file says which, a checksum of them.
+  std::string vocabulary = {};
 };
 
 // Loads the training and the test rows, in their files' order.

@@ -1,20 +1,32 @@
 #include "datasets/text.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <cstring>
-#include <vector>
+#include <utility>
 
 #include "engine/core/error.h"
-#include "engine/core/files.h"
+#include "engine/core/text.h"
 
 namespace lockstep::datasets {
 namespace {
 
 constexpr std::string_view kTextOperation = "text";
 
-Dataset split(Tokens tokens, std::size_t vocabulary, const std::string& name, std::size_t window) {
+// UTF-16 or UTF-32, by their mark or because many bytes are 0; else nothing.
+std::string wide_encoding(std::string_view text) {
+  using namespace std::string_view_literals;
+  if (text.starts_with("\xff\xfe\0\0"sv) || text.starts_with("\0\0\xfe\xff"sv)) return "UTF-32";
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return "UTF-16";
+  const std::string_view head = text.substr(0, 4096);
+  const auto num_zeros = static_cast<std::size_t>(std::ranges::count(head, '\0'));
+  if (head.empty() || 4 * num_zeros < head.size()) return {};
+  return fmt::format("UTF-{}{}", 8 * num_zeros > 5 * head.size() ? 32 : 16,
+                     head.front() == '\0' ? "BE" : "LE");
+}
+
+}  // namespace
+
+Dataset windows_of(Tokens tokens, std::size_t vocabulary, const std::string& name,
+                   std::size_t window) {
   const std::size_t num_train = tokens.size() * 9 / 10;
   require(num_train > window, ErrorCode::Io, kTextOperation,
           "'{}' has {} tokens to train on (and a tenth for validation); a window takes {} and the "
@@ -32,54 +44,33 @@ Dataset split(Tokens tokens, std::size_t vocabulary, const std::string& name, st
   if (tokens.size() - num_train > window) dataset.test.tokens.assign(middle, tokens.end());
   tokens.resize(num_train);
   dataset.train.tokens = std::move(tokens);
+  dataset.vocabulary = fmt::format("{} tokens", vocabulary);
   return dataset;
 }
 
-}  // namespace
-
 Dataset tokens_of(std::string_view text, const Tokenizer& tokenizer, const std::string& name,
                   std::size_t window) {
-  return split(tokenizer.encode(text, name), tokenizer.size(), name, window);
+  Dataset dataset = windows_of(tokenizer.encode(text, name), tokenizer.size(), name, window);
+  dataset.vocabulary = tokenizer.description();
+  return dataset;
 }
 
 Dataset characters_of(std::string_view text, const std::string& name, std::size_t window) {
   const Characters characters(text, name);
   Dataset dataset = tokens_of(text, characters, name, window);
   dataset.characters = characters.text();
+  dataset.vocabulary.clear();
   return dataset;
 }
 
-Dataset read_tokens(const std::filesystem::path& path, std::size_t window) {
-  constexpr std::size_t kHeaderBytes = 1024;  // 256 integers: magic, version, number of tokens
-  constexpr std::int32_t kMagic = 20240520;
-  InputFile file(path, kTextOperation);
-  std::array<std::int32_t, 3> header{};
-  std::size_t begin = 0;
-  if (file.read(std::as_writable_bytes(std::span(header))) == sizeof(header) &&
-      header[0] == kMagic) {
-    begin = kHeaderBytes;
-    const std::uint64_t num_bytes = kHeaderBytes + 2 * static_cast<std::uint64_t>(header[2]);
-    require(header[1] == 1 && file.num_bytes() == num_bytes, ErrorCode::Io, kTextOperation,
-            "'{}' has the header of llm.c's version {} with {} tokens, and {} bytes; expected "
-            "version 1 and {} bytes",
-            file.name(), header[1], header[2], file.num_bytes(), num_bytes);
-  }
-  require(file.num_bytes() % 2 == 0, ErrorCode::Io, kTextOperation,
-          "'{}' has {} bytes; tokens of two bytes need an even number", file.name(),
-          file.num_bytes());
-  file.rewind();
-  std::vector<std::byte> skipped(begin);
-  file.read_exactly(skipped);
-  Tokens tokens((file.num_bytes() - begin) / 2);
-  file.read_exactly(std::as_writable_bytes(std::span(tokens)));
-  const auto wrong =
-      std::ranges::find_if(tokens, [](std::uint16_t token) { return token >= kGpt2Vocabulary; });
-  require(wrong == tokens.end(), ErrorCode::Io, kTextOperation,
-          "'{}': the token at offset {} (byte {}) is {}, outside GPT-2's vocabulary of {}",
-          file.name(), wrong - tokens.begin(),
-          begin + 2 * static_cast<std::size_t>(wrong - tokens.begin()),
-          wrong == tokens.end() ? 0 : *wrong, kGpt2Vocabulary);
-  return split(std::move(tokens), kGpt2Vocabulary, path.string(), window);
+std::string_view without_mark(std::string_view text, const std::string& name) {
+  constexpr std::string_view kUtf8 = "\xef\xbb\xbf";
+  if (text.starts_with(kUtf8)) return text.substr(kUtf8.size());
+  const std::string encoding = wide_encoding(text);
+  require(encoding.empty(), ErrorCode::Io, kTextOperation,
+          "'{0}' is {1} text, and UTF-8 is needed; convert it: iconv -f {1} -t UTF-8 {2} > NEW.txt",
+          name, encoding, shell_quoted(name));
+  return text;
 }
 
 }  // namespace lockstep::datasets

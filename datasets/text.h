@@ -30,9 +30,19 @@ Dataset characters_of(std::string_view text, const std::string& name, std::size_
 Dataset tokens_of(std::string_view text, const Tokenizer& tokenizer, const std::string& name,
                   std::size_t window);
 
+// The same for tokens that a tokenizer of so many made.
+Dataset windows_of(Tokens tokens, std::size_t vocabulary, const std::string& name,
+                   std::size_t window);
+
+// The text without UTF-8's byte-order mark at its head. Throws Error{Io} that names UTF-16 or
+// UTF-32, and says how to convert it.
+std::string_view without_mark(std::string_view text, const std::string& name);
+
 // Reads a file of tokens, uint16 each: plain as nanoGPT's, or after a header as llm.c's.
 // Throws Error{Io} that names the file if it cannot be read, does not match its header, has a token
-// outside GPT-2's vocabulary (with its offset), or has fewer tokens than a window.
+// outside GPT-2's vocabulary (with its offset), has fewer tokens than a window, or seems to be
+// something else: tokens of one, four or eight bytes, text, or a known format. The error then says
+// how to convert it.
 Dataset read_tokens(const std::filesystem::path& path, std::size_t window);
 
 }  // namespace lockstep::datasets

@@ -1,5 +1,8 @@
 #include "datasets/tokenizer.h"
 
+#include <fmt/format.h>
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -49,6 +52,16 @@ std::string utf8(char32_t character) {
   }
   bytes[0] = static_cast<char>((0xf00u >> length) | character);
   return bytes;
+}
+
+std::string Tokenizer::description() const {
+  uLong checksum = crc32(0, nullptr, 0);
+  for (std::size_t token = 0; token < size(); ++token) {
+    const std::string bytes = decode(static_cast<std::uint16_t>(token)) + '\n';
+    checksum = crc32(checksum, reinterpret_cast<const Bytef*>(bytes.data()),
+                     static_cast<uInt>(bytes.size()));
+  }
+  return fmt::format("{} tokens, CRC-32 {:08x}", size(), checksum);
 }
 
 Characters::Characters(std::string_view text, const std::string& name) {

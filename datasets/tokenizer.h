@@ -26,6 +26,8 @@ class Tokenizer {
   virtual Tokens encode(std::string_view text, const std::string& name) const = 0;
   // The token's bytes, which may be a part of a character. REQUIRES: token < size().
   virtual std::string decode(std::uint16_t token) const = 0;
+  // "50257 tokens, CRC-32 1a2b3c4d": the same for the same tokens.
+  std::string description() const;
 };
 
 // A token for each character, in the order of their code points.

@@ -207,4 +207,28 @@ StateDict gpt_state(StateDict state, std::size_t layers) {
   return state;
 }
 
+std::size_t add_missing_biases(StateDict& state) {
+  constexpr std::string_view kWeight = ".weight";
+  constexpr std::string_view kBias = ".bias";
+  const auto is_norm = [](std::string_view name) { return name.find(".ln_") != name.npos; };
+  const auto has_bias = [&](bool of_norms) {
+    return std::ranges::any_of(state, [&](const auto& entry) {
+      return entry.first.ends_with(kBias) && is_norm(entry.first) == of_norms;
+    });
+  };
+  const bool norms_have = has_bias(true);
+  const bool linears_have = has_bias(false);
+  StateDict added;
+  for (const auto& [name, weight] : state) {
+    const bool is_table = name.ends_with(".wte.weight") || name.ends_with(".wpe.weight");
+    if (!name.ends_with(kWeight) || is_table || weight.num_dims() == 0) continue;
+    if (is_norm(name) ? norms_have : linears_have) continue;
+    const std::string layer = name.substr(0, name.size() - kWeight.size());
+    added.emplace_back(layer + std::string(kBias),
+                       Tensor::zeros({weight.size(0)}, weight.dtype(), weight.device()));
+  }
+  state.insert(state.end(), added.begin(), added.end());
+  return added.size();
+}
+
 }  // namespace lockstep::nn

@@ -23,6 +23,8 @@ struct GptOptions {
   // Probability for the embedding and each branch; attention weights are never dropped.
   double dropout = 0;
   std::uint64_t seed = 0;
+
+  bool operator==(const GptOptions&) const = default;
 };
 
 // How many parameters a GPT has, and their elements.
@@ -112,5 +114,9 @@ class Gpt final : public ModuleOf<Gpt> {
 // Throws Error{State} for another number of layers, and for a last layer that differs from the
 // table.
 StateDict gpt_state(StateDict state, std::size_t layers);
+
+// Adds zeros for the biases of a state that has none in its linear layers, or none in its layer
+// norms, as nanoGPT's with bias=False: they compute the same. Returns how many it added.
+std::size_t add_missing_biases(StateDict& gpt_state);
 
 }  // namespace lockstep::nn

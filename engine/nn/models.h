@@ -34,6 +34,8 @@ struct ModelData {
 struct MlpSpec {
   std::vector<std::size_t> sizes;  // inputs, hidden layers, outputs: at least two, all positive
   Activation activation = Activation::relu;  // between the layers
+
+  bool operator==(const MlpSpec&) const = default;
 };
 
 // A layer of cnn:...
@@ -41,6 +43,8 @@ struct CnnLayer {
   enum class Kind { convolution, max_pool, average_pool, linear } kind = Kind::linear;
   std::size_t size = 0;    // output channels or neurons; of a pool, its kernel
   std::size_t kernel = 0;  // of a convolution
+
+  bool operator==(const CnnLayer&) const = default;
 };
 
 struct ModelSpec {
@@ -53,6 +57,7 @@ struct ModelSpec {
   bool takes_text() const { return kind == Kind::gpt; }
   bool takes_images() const { return kind != Kind::mlp && kind != Kind::gpt; }
   bool has_batch_norm() const { return kind == Kind::resnet18; }
+  bool operator==(const ModelSpec&) const = default;
 };
 
 // Parses the words above. In cnn:, NcK is a convolution of N channels with a K x K kernel, K odd,
