@@ -90,20 +90,21 @@ void refuse_other_llm_c(const InputFile& file, std::int32_t magic) {
 }
 
 // Natural tokens are spread over the vocabulary, so their bytes are neither all printable nor all
-// small. Few different high bytes say nothing.
+// small. Few different high bytes may be a narrow range of tokens.
 void refuse_bytes(const InputFile& file, Bytes bytes) {
-  constexpr std::size_t kFewestBytes = 64;
+  constexpr std::size_t kFewestBytes = 32;
   constexpr std::size_t kFewestHighBytes = 8;
-  std::bitset<256> high;
-  for (std::size_t i = 1; i < bytes.size(); i += 2) high.set(bytes[i]);
-  if (bytes.size() < kFewestBytes || high.count() < kFewestHighBytes) return;
+  if (bytes.size() < kFewestBytes) return;
   const auto is_printable = [](unsigned char c) {
     return c >= ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f';
   };
   if (std::ranges::all_of(bytes, is_printable)) {
     refuse(file, "text", fmt::format("use --dataset text:{}", file.name()));
   }
-  if (std::ranges::all_of(bytes, [](unsigned char c) { return c < 128; })) {
+  std::bitset<256> high;
+  for (std::size_t i = 1; i < bytes.size(); i += 2) high.set(bytes[i]);
+  const auto is_small = [](unsigned char c) { return c < 128; };
+  if (high.count() >= kFewestHighBytes && std::ranges::all_of(bytes, is_small)) {
     refuse(file, "tokens of one byte",
            python(fmt::format("np.fromfile('{}', 'u1').astype('<u2')", file.name())));
   }
@@ -134,15 +135,21 @@ void refuse_wide_tokens(const InputFile& file, const Tokens& tokens) {
   }
   const std::string type =
       fmt::format("{}{}{}", is_little ? '<' : '>', has_eight ? 'i' : 'u', has_eight ? 8 : 4);
-  std::size_t high = 0;
-  for (std::size_t i = is_little ? 1 : 0; i < tokens.size(); i += 2) high += tokens[i];
+  std::size_t num_high = 0;
+  std::uint16_t largest = 0;
+  for (std::size_t i = 0; i + 1 < tokens.size(); i += 2) {
+    num_high += tokens[i + (is_little ? 1 : 0)] != 0;
+    largest = std::max(largest, tokens[i + (is_little ? 0 : 1)]);
+  }
   refuse(
       file,
-      fmt::format("tokens of {} bytes{}: every second number is {}0", has_eight ? "eight" : "four",
-                  is_little ? "" : ", big-endian", high == 0 ? "" : "almost always "),
-      high == 0
+      fmt::format("tokens of {} bytes{}: {} second number is 0", has_eight ? "eight" : "four",
+                  is_little ? "" : ", big-endian", num_high == 0 ? "every" : "nearly every"),
+      num_high == 0 && largest < kGpt2Vocabulary
           ? python(fmt::format("np.fromfile('{}', '{}').astype('<u2')", file.name(), type))
-          : "some are above 65535, so cut the text into GPT-2's tokens instead, or use --vocab");
+          : fmt::format("some are outside GPT-2's vocabulary of {}, so cut the text into GPT-2's "
+                        "tokens instead",
+                        kGpt2Vocabulary));
 }
 
 void require_gpt2_tokens(const InputFile& file, const Tokens& tokens, std::size_t begin) {

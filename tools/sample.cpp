@@ -20,8 +20,8 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/training_flags.h"
 #include "tools/commands.h"
-#include "tools/report/train_report.h"
 #include "tools/training/placement.h"
+#include "tools/training/weights_file.h"
 
 namespace lockstep::tools {
 namespace {
@@ -35,11 +35,6 @@ struct SampleFlags : TrainingFlags {
   int top_k = 200;
 };
 
-std::string find(const checkpoint::Metadata& metadata, const char* key) {
-  const auto found = metadata.find(key);
-  return found == metadata.end() ? std::string() : found->second;
-}
-
 // The model's word in the file; shapes alone do not tell the number of heads.
 std::string model_word(const SampleFlags& flags, const checkpoint::Metadata& metadata) {
   const std::string word = flags.model.empty() ? find(metadata, kModelKey) : flags.model;
@@ -49,20 +44,31 @@ std::string model_word(const SampleFlags& flags, const checkpoint::Metadata& met
           flags.init_path);
   require(nn::parse_model(word).takes_text(), ErrorCode::Usage, "sample",
           "'{}' is not a text model; use the weights of a gpt:, gpt2 or gpt2-medium", word);
+  require_same_model({.path = flags.init_path, .metadata = metadata}, word);
   return word;
 }
 
 std::unique_ptr<datasets::Tokenizer> make_tokenizer(const SampleFlags& flags,
                                                     const checkpoint::Metadata& metadata,
                                                     std::size_t window) {
-  if (!flags.vocab_dir.empty()) return std::make_unique<datasets::BytePairs>(flags.vocab_dir);
+  const WeightsFile file{.path = flags.init_path, .metadata = metadata};
   std::string characters = find(metadata, kCharactersKey);
+  const std::string advice = characters.empty()
+                                 ? "give what the model was trained on"
+                                 : "leave out --dataset and --vocab: the file says its characters";
+  if (!flags.vocab_dir.empty()) {
+    auto pairs = std::make_unique<datasets::BytePairs>(flags.vocab_dir);
+    require_same_tokens(file, {{}, pairs->description(), flags.vocab_dir}, advice);
+    return pairs;
+  }
   if (!flags.dataset.empty()) {
     const datasets::DatasetSpec spec = datasets::parse_dataset(flags.dataset);
     require(spec.is_text() && spec.kind != datasets::DatasetKind::tokens, ErrorCode::Usage,
             "--dataset", "'{}' has no characters; name the text that the model was trained on",
             flags.dataset);
-    characters = datasets::load_dataset(spec, flags.data_dir, 0, {window}).characters;
+    const datasets::Dataset text = datasets::load_dataset(spec, flags.data_dir, 0, {window});
+    require_same_tokens(file, {text.characters, {}, text.train.name}, advice);
+    characters = text.characters;
   }
   require(!characters.empty(), ErrorCode::Usage, "sample",
           "'{}' doesn't say which characters its tokens are; give --vocab DIR for GPT-2's tokens, "
@@ -76,14 +82,10 @@ std::shared_ptr<nn::Module> load_model(const SampleFlags& flags, const std::stri
                                        std::size_t num_tokens, Device device) {
   const nn::ModelSpec spec = nn::parse_model(word);
   try {
-    const nn::StateDict state = nn::gpt_state(nn::load_weights(flags.init_path), spec.gpt.layers);
-    const auto table =
-        std::ranges::find(state, "transformer.wte.weight", &nn::StateDict::value_type::first);
-    require(table != state.end() && table->second.num_dims() == 2, ErrorCode::State, "sample",
-            "there is no table of tokens, transformer.wte.weight");
-    const std::size_t vocabulary = table->second.size(0);
-    require(num_tokens <= vocabulary, ErrorCode::Usage, "sample",
-            "its weights are for {} tokens, but the vocabulary has {}", vocabulary, num_tokens);
+    nn::StateDict state = nn::gpt_state(nn::load_weights(flags.init_path), spec.gpt.layers);
+    nn::add_missing_biases(state);
+    const std::size_t vocabulary = rows_of_table(
+        state, num_tokens, flags.vocab_dir.empty() ? Tokens::characters : Tokens::vocabulary);
     auto model = nn::make_model(spec, {{spec.gpt.context}, vocabulary}, 0, DType::float32, device);
     nn::load_state_dict(*model, state);
     model->eval();

@@ -17,6 +17,7 @@
 #include "tools/report/workload.h"
 #include "tools/training/pipeline.h"
 #include "tools/training/slow_motion.h"
+#include "tools/training/weights_file.h"
 
 namespace lockstep::tools {
 namespace {
@@ -27,7 +28,7 @@ constexpr double kExplosion = 10;
 std::string describe_decay_groups(const TrainingTask& task) {
   if (task.optimizer.decays == OptimizerSettings::Decays::all) return {};
   nn::GptOptions gpt = nn::parse_model(task.model).gpt;
-  gpt.vocabulary = nn::padded_vocabulary(task.data->train.num_classes);
+  gpt.vocabulary = nn::padded_vocabulary(task.model_data().num_classes);
   const nn::GptParameterCounts counts = nn::count_parameters(gpt);
   const auto line = [](const char* kind, std::size_t tensors, double elements) {
     return fmt::format("num {} parameter tensors: {}, with {} parameters\n", kind, tensors,
@@ -46,14 +47,6 @@ std::size_t steps_between_lines(std::size_t num_steps) {
   return every;
 }
 
-// For `lockstep sample`.
-checkpoint::Metadata saved_metadata(const TrainingTask& task) {
-  checkpoint::Metadata metadata{{kModelKey, task.model}};
-  const std::string& characters = task.data->characters;
-  if (!characters.empty()) metadata.emplace(kCharactersKey, characters);
-  return metadata;
-}
-
 }  // namespace
 
 std::FILE* progress_stream(const TrainingFlags& flags) {
@@ -69,6 +62,8 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
                        count_text(task.data->train.num_rows(), "training row"), steps_text(task))));
   if (task.resumed) {
     fmt::print(out, "resumed after step {} of {}\n", task.first_step(), task.num_steps);
+    const std::string moved = describe_moved_place(task);
+    if (!moved.empty()) fmt::print(out, "{}\n", wrap(moved));
   } else if (!flags.resume.empty()) {
     fmt::print(out, "no checkpoint in {} yet: starting from step 0\n", flags.checkpoint_dir);
   }
@@ -128,7 +123,7 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   if (!bubble.empty()) fmt::print(out, "{}\n", wrap(bubble));
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
   if (!flags.save_path.empty()) {
-    nn::save_weights(flags.save_path, row.result.weights, saved_metadata(task));
+    nn::save_weights(flags.save_path, row.result.weights, metadata_of(task));
   }
   if (!flags.trace_path.empty()) {
     write_trace(flags, row.placement, recording);

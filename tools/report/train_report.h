@@ -17,10 +17,6 @@
 
 namespace lockstep::tools {
 
-// The metadata of the file that --save writes: the model's word, and the characters of its text.
-inline constexpr const char* kModelKey = "lockstep.model";
-inline constexpr const char* kCharactersKey = "lockstep.characters";
-
 // Tables and progress go to standard output, unless --json - takes it.
 std::FILE* progress_stream(const TrainingFlags& flags);
 

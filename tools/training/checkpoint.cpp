@@ -11,10 +11,13 @@
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
+#include "engine/core/text.h"
 #include "tools/cli/training_flags.h"
 #include "tools/report/row_file.h"
+#include "tools/report/row_table.h"
 #include "tools/report/sha256.h"
 #include "tools/training/task.h"
+#include "tools/training/weights_file.h"
 
 namespace lockstep::tools {
 namespace {
@@ -27,6 +30,7 @@ constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".unfinished-";
+constexpr std::size_t kShownDigits = 12;  // of a SHA-256
 
 // PyTorch's names for the tensors that an optimizer keeps for a parameter: AdamW two, momentum one.
 std::vector<std::string> state_names(std::size_t num_tensors) {
@@ -61,13 +65,19 @@ void on_disk(const fs::path& path, const Work& work) {
   }
 }
 
+// "step-00000120", whatever is left in that folder.
+bool is_checkpoint_name(std::string_view name) {
+  return name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
+         std::ranges::all_of(name.substr(kPrefix.size()),
+                             [](char c) { return c >= '0' && c <= '9'; });
+}
+
 // The folders of checkpoints, the newest first.
 std::vector<fs::path> checkpoints_in(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code none;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(kPrefix) && fs::exists(entry.path() / kState)) found.push_back(entry);
+    if (is_checkpoint_name(entry.path().filename().string())) found.push_back(entry);
   }
   // By number: a name may have more digits than the others.
   std::ranges::sort(found, [](const fs::path& a, const fs::path& b) {
@@ -105,15 +115,23 @@ nn::StateDict optimizer_tensors(const Checkpoint& checkpoint) {
   return state;
 }
 
+// Damage is an Error{State}: the caller adds how to go on.
+void require_file(const fs::path& path) {
+  require(fs::exists(path), ErrorCode::State, "checkpoint", "{} is damaged: {}", path.string(),
+          std::generic_category().message(ENOENT));
+}
+
 nlohmann::json read_state(const fs::path& folder) {
   const fs::path path = folder / kState;
+  require_file(path);
   const nlohmann::json state =
       nlohmann::json::parse(read_text_file(path, "checkpoint"), nullptr, false);
   const std::string schema =
-      state.is_object() ? state.value("schema", std::string()) : std::string();
-  require(schema.starts_with("lockstep.checkpoint/"), ErrorCode::Io, "checkpoint",
-          "{} is not the state of a checkpoint, or is damaged; resume from another one",
-          path.string());
+      state.is_object() && state.contains("schema") && state["schema"].is_string()
+          ? state["schema"].get<std::string>()
+          : std::string();
+  require(schema.starts_with("lockstep.checkpoint/"), ErrorCode::State, "checkpoint",
+          "{} is not the state of a checkpoint, or is damaged", path.string());
   require(schema == kCheckpointSchema, ErrorCode::Io, "checkpoint",
           "{} has schema {}, and this program reads {}; use the newer program that wrote it",
           path.string(), schema, kCheckpointSchema);
@@ -121,16 +139,16 @@ nlohmann::json read_state(const fs::path& folder) {
 }
 
 void require_unchanged(const fs::path& path, const nlohmann::json& state) {
+  require_file(path);
   const std::string expected = state.at("sha256").value(path.filename().string(), std::string());
-  require(sha256_of(path) == expected, ErrorCode::Io, "checkpoint",
-          "{} is damaged: its SHA-256 is not the one in {}; remove that folder to resume from an "
-          "older checkpoint",
-          path.string(), kState);
+  require(sha256_of(path) == expected, ErrorCode::State, "checkpoint",
+          "{} is damaged: its SHA-256 is not the one in {}", path.string(), kState);
 }
 
 Checkpoint read_checkpoint(const fs::path& folder) {
   const nlohmann::json state = read_state(folder);
   Checkpoint checkpoint;
+  checkpoint.folder = folder.string();
   try {
     for (const std::string_view name : {kModel, kOptimizer}) {
       require_unchanged(folder / name, state);
@@ -139,6 +157,7 @@ Checkpoint read_checkpoint(const fs::path& folder) {
     checkpoint.settings = state.at("settings");
     checkpoint.bucket_order = state.at("bucket_order").get<std::vector<std::size_t>>();
     checkpoint.model = nn::load_weights(folder / kModel);
+    checkpoint.metadata = checkpoint::read_metadata(folder / kModel);
     const nn::StateDict tensors = nn::load_weights(folder / kOptimizer);
     const auto find = [&](const std::string& name) {
       return std::ranges::find(tensors, name, &nn::StateDict::value_type::first);
@@ -156,10 +175,93 @@ Checkpoint read_checkpoint(const fs::path& folder) {
       }
     }
   } catch (const nlohmann::json::exception&) {
-    fail(ErrorCode::Io, "checkpoint", "{} lacks a field, or has one of another kind",
+    fail(ErrorCode::State, "checkpoint", "{} lacks a field, or has one of another kind",
          (folder / kState).string());
   }
   return checkpoint;
+}
+
+bool is_whole(const fs::path& folder) {
+  try {
+    read_checkpoint(folder);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// How to go on where a checkpoint is damaged. word: that of --resume.
+std::string way_on(const fs::path& damaged, const std::string& word) {
+  const std::vector<fs::path> all = checkpoints_in(damaged.parent_path());
+  const auto whole = std::ranges::find_if(
+      all, [&](const fs::path& other) { return other != damaged && is_whole(other); });
+  const bool is_auto = word == "auto";
+  if (whole == all.end()) {
+    return fmt::format("no other checkpoint is whole: {} to start from scratch",
+                       is_auto ? "remove that folder" : "leave out --resume");
+  }
+  if (!is_auto) return fmt::format("resume from another one: --resume {}", whole->string());
+  std::string others;
+  for (auto other = all.begin(); other != whole; ++other) {
+    if (*other != damaged) others += fmt::format(" and {}", other->string());
+  }
+  return fmt::format("remove that folder{} to resume from an older checkpoint, {}", others,
+                     whole->string());
+}
+
+Checkpoint read_or_advise(const fs::path& folder, const std::string& word) {
+  try {
+    return read_checkpoint(folder);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::State) throw;
+    fail(error.code(), error.operation(), "{}; {}", error.message(), way_on(folder, word));
+  }
+}
+
+std::string digest_of(const datasets::Dataset& data) {
+  Sha256 digest;
+  for (const data::LabelledRows* rows : {&data.train, &data.test}) {
+    digest.add(std::as_bytes(std::span(rows->features)));
+    digest.add(std::as_bytes(std::span(rows->labels)));
+    digest.add(std::as_bytes(std::span(rows->tokens)));
+  }
+  return digest.finish();
+}
+
+// Settings that change by themselves when another one does.
+bool follows(const std::string& name, const nlohmann::json& differing) {
+  const bool is_of_optimizer =
+      name == "lr" || name == "momentum" || name == "nesterov" || name == "weight_decay";
+  if (is_of_optimizer) return differing.contains("optimizer");
+  if (name == "model" || name == "data_sha256") return differing.contains("dataset");
+  const bool is_of_data = name == "training_rows" || name == "characters" || name == "vocabulary";
+  return is_of_data && (differing.contains("dataset") || differing.contains("data_sha256"));
+}
+
+// "batch 64 and not 32, ..."; empty if nothing differs.
+std::string describe_differences(const nlohmann::ordered_json& before, const TrainingFlags& flags,
+                                 const nlohmann::ordered_json& now) {
+  nlohmann::json differing;
+  for (const auto& [name, value] : now.items()) {
+    // An older program's checkpoint lacks what it did not write.
+    if (before.contains(name) && before[name] != value) differing[name] = value;
+  }
+  std::string text;
+  for (const auto& [name, value] : now.items()) {
+    if (!differing.contains(name)) continue;
+    std::string flag = "--" + name;
+    std::ranges::replace(flag, '_', '-');
+    const bool is_said = std::ranges::find(flags.said, flag) != flags.said.end();
+    if (!is_said && follows(name, differing)) continue;
+    const auto word = [&, is_digest = name == "data_sha256"](const nlohmann::ordered_json& json) {
+      return is_digest ? json.get<std::string>().substr(0, kShownDigits) : shown(json.dump());
+    };
+    text += fmt::format(
+        "{}{} {} and not {}", text.empty() ? "" : ", ",
+        name == "data_sha256" ? fmt::format("other contents of {}, SHA-256", flags.dataset) : name,
+        word(before[name]), word(value));
+  }
+  return text;
 }
 
 }  // namespace
@@ -172,7 +274,7 @@ void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint) 
     const fs::path unfinished = plan.folder / fmt::format("{}{}", kUnfinished, name);
     fs::remove_all(unfinished);
     fs::create_directories(unfinished);
-    nn::save_weights(unfinished / kModel, checkpoint.model);
+    nn::save_weights(unfinished / kModel, checkpoint.model, checkpoint.metadata);
     nn::save_weights(unfinished / kOptimizer, optimizer_tensors(checkpoint));
     nlohmann::ordered_json state{{"schema", kCheckpointSchema},
                                  {"step", checkpoint.step},
@@ -205,6 +307,9 @@ nlohmann::ordered_json decisive_settings(const TrainingFlags& flags, const Train
   if (task.optimizer.schedule.kind == optim::Schedule::Kind::cosine)
     settings["steps"] = task.num_steps;
   settings["training_rows"] = task.data->train.num_rows();
+  settings["data_sha256"] = digest_of(*task.data);
+  settings["characters"] = task.data->characters;
+  settings["vocabulary"] = task.data->vocabulary;
   return settings;
 }
 
@@ -226,7 +331,7 @@ void require_folder_for_checkpoints(const fs::path& folder, std::size_t num_step
 std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const TrainingTask& task) {
   const bool is_auto = flags.resume == "auto";
   fs::path folder = is_auto ? flags.checkpoint_dir : flags.resume;
-  if (!fs::exists(folder / kState)) {
+  if (!fs::exists(folder / kState) && !fs::exists(folder / kModel)) {
     const std::vector<fs::path> all = checkpoints_in(folder);
     if (all.empty() && is_auto) return std::nullopt;
     require(!all.empty(), ErrorCode::Io, "--resume",
@@ -235,19 +340,63 @@ std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const Trai
             folder.string());
     folder = all.front();
   }
-  Checkpoint checkpoint = read_checkpoint(folder);
-  const nlohmann::ordered_json settings = decisive_settings(flags, task);
-  std::string differences;
-  for (const auto& [name, value] : settings.items()) {
-    const nlohmann::ordered_json before = checkpoint.settings.value(name, nlohmann::ordered_json());
-    if (before == value) continue;
-    differences += fmt::format("{}{} {} and not {}", differences.empty() ? "" : ", ", name,
-                               before.dump(), value.dump());
+  Checkpoint checkpoint = read_or_advise(folder, flags.resume);
+  const datasets::Dataset& data = *task.data;
+  if (task.is_text()) {
+    require_same_tokens({ErrorCode::Usage, "--resume", folder.string(), checkpoint.metadata},
+                        {data.characters, data.vocabulary, data.train.name},
+                        "give the text that it was trained on");
   }
+  const std::string differences =
+      describe_differences(checkpoint.settings, flags, decisive_settings(flags, task));
   require(differences.empty() || flags.resume_with_changes, ErrorCode::Usage, "--resume",
           "{} was made with {}; say the same, or --resume-with-changes", folder.string(),
           differences);
+  if (!checkpoint.settings.contains("data_sha256")) {
+    note_once("--resume", fmt::format("{} is an older program's, which names its data but not what "
+                                      "was in them",
+                                      folder.string()));
+  }
+  if (!differences.empty()) {
+    checkpoint.differences = fmt::format("{} was made with {}", folder.string(), differences);
+  }
   return checkpoint;
+}
+
+namespace {
+
+// The rows that a run has behind it after so many steps.
+std::size_t rows_behind(std::size_t steps, std::size_t batch, std::size_t num_rows) {
+  const std::size_t per_epoch = (num_rows + batch - 1) / batch;
+  return steps / per_epoch * num_rows + std::min(steps % per_epoch * batch, num_rows);
+}
+
+}  // namespace
+
+std::string describe_moved_place(const TrainingTask& task) {
+  const nlohmann::ordered_json& before = task.resumed->settings;
+  const std::size_t num_rows = task.data->train.num_rows();
+  const std::size_t step = task.first_step();
+  const bool is_within_epoch = rows_behind(step, task.batch, num_rows) % num_rows != 0;
+  for (const char* name :
+       {"seed", "shuffle", "sampler", "dataset", "data_sha256", "training_rows"}) {
+    if (!before.contains(name) || before[name] == task.settings[name]) continue;
+    if (!is_within_epoch) return {};
+    return fmt::format(
+        "some rows are seen twice in this epoch and some not at all: {} differs from the "
+        "checkpoint's, so they come in another order",
+        name);
+  }
+  const std::size_t batch = before.value("batch", task.batch);
+  const std::size_t seen = rows_behind(step, std::max<std::size_t>(1, batch), num_rows);
+  const std::size_t place = rows_behind(step, task.batch, num_rows);
+  if (seen == place) return {};
+  return fmt::format(
+      "{} {}: step {} begins at row {} with a batch of {}, and the checkpoint ended at row {} with "
+      "{}",
+      count_text(place > seen ? place - seen : seen - place, "row"),
+      place > seen ? "are skipped" : "are seen a second time", step, place, task.batch, seen,
+      batch);
 }
 
 }  // namespace lockstep::tools

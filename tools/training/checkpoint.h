@@ -3,6 +3,7 @@
 //   DIR/step-00000120/model.safetensors      weights and buffers, as --save writes them
 //                     optimizer.safetensors  "momentum.0.weight"; "exp_avg.0.weight", ...
 //                     state.json             the step, what decides the numbers, SHA-256 of both
+//                                            and of the data
 //
 // A folder is written under another name, synced and renamed: whenever the process is killed, it is
 // there whole or not at all. Ranks need not be as many as those that wrote it.
@@ -38,6 +39,11 @@ struct Checkpoint {
   std::vector<std::size_t> bucket_order;  // of DDP's parameters; empty elsewhere
   nn::StateDict model;
   std::vector<std::pair<std::string, optim::Optimizer::State>> optimizer = {};  // by parameter
+  checkpoint::Metadata metadata = {};  // of the model's file, as --save writes it
+  // Of one that was read: its folder, and how its settings differ from the run's, as in "kept was
+  // made with momentum 0.9 and not 0".
+  std::string folder = {};
+  std::string differences = {};
 };
 
 // The settings of a run. REQUIRES: its data was loaded.
@@ -52,9 +58,14 @@ void require_folder_for_checkpoints(const std::filesystem::path& folder, std::si
 
 // For --resume WORD: auto (the newest of --checkpoint-dir; nothing where there is none), a
 // checkpoint, or a folder of them.
-// Throws Error{Io} where there is none; that names the file for one that is missing, truncated or
-// changed; and for a schema of a newer program. Throws Error{Usage} naming the settings that
-// differ, unless --resume-with-changes allows them.
+// Throws Error{Io} where there is none, and for a schema of a newer program; Error{State} that
+// names the file that is missing, truncated or changed, and the newest checkpoint that is whole.
+// Throws Error{Usage} naming the settings that differ, unless --resume-with-changes allows them; it
+// never allows a text of other characters or another vocabulary.
 std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const TrainingTask& task);
+
+// Says how many rows a resumed run skips or sees twice because its batch or its rows changed; empty
+// if they did not.
+std::string describe_moved_place(const TrainingTask& task);
 
 }  // namespace lockstep::tools

@@ -15,6 +15,7 @@
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 #include "tools/training/stop.h"
+#include "tools/training/weights_file.h"
 #include "tools/verdict/rank_checks.h"
 
 namespace lockstep::tools {
@@ -239,7 +240,8 @@ class TrainingLoop {
                           .settings = task_.settings,
                           .bucket_order = bucket_order(models_),
                           .model = weights(),
-                          .optimizer = optimizer_states()};
+                          .optimizer = optimizer_states(),
+                          .metadata = metadata_of(task_)};
     if (is_first_) write_checkpoint(*task_.checkpoints, checkpoint);
   }
 

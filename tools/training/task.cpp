@@ -13,9 +13,12 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/report/host_info.h"
+#include "tools/report/row_table.h"
+#include "tools/training/model.h"
 #include "tools/training/pipeline.h"
 #include "tools/training/placement.h"
 #include "tools/training/slow_motion.h"
+#include "tools/training/weights_file.h"
 
 namespace lockstep::tools {
 namespace {
@@ -92,24 +95,45 @@ void strip_prefix_of_weights(TrainingTask& task, const std::string& path) {
   const std::string prefix = nn::find_prefix(*task.initial_weights, *model);
   if (prefix.empty()) return;
   task.initial_weights = nn::strip_prefix(*task.initial_weights, prefix);
-  if (launch::rank_environment(launch::current_environment()).rank != 0) return;
-  fmt::print(stderr, "lockstep: [--strip-prefix] took \"{}\" off the names in {}\n", prefix, path);
+  note_once("--strip-prefix", fmt::format("took \"{}\" off the names in {}", prefix, path));
 }
 
-void take_gpt_weights(TrainingTask& task, const nn::ModelSpec& model) {
-  try {
-    task.initial_weights = nn::gpt_state(*task.initial_weights, model.gpt.layers);
-  } catch (const Error& error) {
-    fail(error.code(), "--init", "does not fit --model {}: {}", task.model, error.what());
+// Says how a GPT's weights differ from those that Lockstep makes.
+void note_gpt_weights(const TrainingTask& task, std::size_t num_biases) {
+  if (num_biases > 0) {
+    note_once("--init", fmt::format("the weights lack {} biases, which start at 0 and are trained",
+                                    num_biases));
   }
+  const std::size_t num_tokens = task.data->train.num_classes;
+  if (task.table_rows <= num_tokens) return;
+  note_once("--init", fmt::format("the file's table has {} rows for {} tokens, and stays so",
+                                  task.table_rows, num_tokens));
 }
 
-// Checked here, so that not every rank has to find it out.
-void require_loadable(const TrainingTask& task) {
-  if (!task.initial_weights) return;
-  const std::shared_ptr<nn::Module> model = model_on_host(task);
+// Returns the number of biases that the weights lack.
+std::size_t take_gpt_weights(TrainingTask& task) {
+  nn::StateDict& weights = *task.initial_weights;
+  weights = nn::gpt_state(weights, nn::parse_model(task.model).gpt.layers);
+  const Tokens kind = task.data->characters.empty() ? Tokens::vocabulary : Tokens::characters;
+  task.table_rows = rows_of_table(weights, task.data->train.num_classes, kind);
+  return nn::add_missing_biases(weights);
+}
+
+void take_weights(TrainingTask& task, const TrainingFlags& flags) {
+  const WeightsFile file{.path = flags.init_path,
+                         .metadata = checkpoint::read_metadata(flags.init_path)};
+  const datasets::Dataset& data = *task.data;
+  if (task.is_text()) {
+    require_same_tokens(
+        file, {data.characters, data.vocabulary, data.train.name},
+        "use a text with the same characters or vocabulary, or start without --init");
+  }
+  require_same_model(file, task.model);
+  task.initial_weights = nn::load_weights(flags.init_path);
+  if (flags.strip_prefix) strip_prefix_of_weights(task, flags.init_path);
   try {
-    nn::load_state_dict(*model, *task.initial_weights);
+    if (task.is_text()) note_gpt_weights(task, take_gpt_weights(task));
+    nn::load_state_dict(*model_on_host(task), *task.initial_weights);
   } catch (const Error& error) {
     fail(error.code(), "--init", "does not fit --model {}: {}", task.model, error.what());
   }
@@ -172,8 +196,8 @@ void take_accumulation(TrainingTask& task, const TrainingFlags& flags) {
 
 nn::ModelData TrainingTask::model_data() const {
   const data::LabelledRows& rows = data->train;
-  return data_for(nn::parse_model(model), rows.image_shape(), rows.num_features, rows.num_classes,
-                  row_values(rows.is_text()));
+  return data_for(nn::parse_model(model), rows.image_shape(), rows.num_features,
+                  std::max(rows.num_classes, table_rows), row_values(rows.is_text()));
 }
 
 Shape TrainingTask::batch_shape(std::size_t num_rows) const {
@@ -236,6 +260,24 @@ void require_writable_outputs(const TrainingFlags& flags) {
 
 namespace {
 
+// The settings that --resume-with-changes let differ, for errors.
+std::string origin_of(const Checkpoint& checkpoint) {
+  return checkpoint.differences.empty() ? checkpoint.folder : checkpoint.differences;
+}
+
+// Momentum may begin at 0, and any optimizer goes on from its own state, but not from another's.
+void require_fitting_optimizer(const TrainingTask& task, const Checkpoint& checkpoint) {
+  std::size_t has = 0;
+  for (const auto& [name, state] : checkpoint.optimizer) has = std::max(has, state.tensors.size());
+  const std::size_t needs = num_state_tensors(task.optimizer);
+  require(
+      has == needs || (has == 0 && needs == 1), ErrorCode::Usage, "--resume",
+      "{}, and its optimizer kept {} per parameter where {} needed; say the same, or start from "
+      "its weights: --init {}/model.safetensors",
+      origin_of(checkpoint), count_text(has, "tensor"),
+      needs == 1 ? "1 is" : fmt::format("{} are", needs), checkpoint.folder);
+}
+
 void take_checkpoints(TrainingTask& task, const TrainingFlags& flags) {
   if (flags.checkpoint_dir.empty() && flags.resume.empty()) return;
   require(flags.resume != "auto" || !flags.checkpoint_dir.empty(), ErrorCode::Usage, "--resume",
@@ -257,11 +299,18 @@ void take_checkpoints(TrainingTask& task, const TrainingFlags& flags) {
   if (!found) return;
   require(found->step <= task.num_steps, ErrorCode::Usage, "--resume",
           "the checkpoint has {} steps behind it, and this run ends after {}; ask for more --steps "
-          "or --epochs",
-          found->step, task.num_steps);
+          "or --epochs{}{}",
+          found->step, task.num_steps, found->differences.empty() ? "" : ": ", found->differences);
+  require_fitting_optimizer(task, *found);
   task.initial_weights = found->model;
+  try {
+    if (task.is_text()) take_gpt_weights(task);
+    nn::load_state_dict(*model_on_host(task), *task.initial_weights);
+  } catch (const Error& error) {
+    fail(ErrorCode::Usage, "--resume", "{}, so its weights do not fit {}; say the same. {}",
+         origin_of(*found), task.model, error.message());
+  }
   task.resumed = std::make_shared<const Checkpoint>(*std::move(found));
-  require_loadable(task);
 }
 
 }  // namespace
@@ -341,10 +390,7 @@ void load_task(TrainingTask& task, const TrainingFlags& flags) {
   task.data = std::make_shared<datasets::Dataset>(datasets::load_dataset(
       dataset, flags.data_dir, flags.seed, {model.gpt.context, flags.vocab_dir}));
   nn::require_model_fits(task.model, task.model_data(), task.data->train.name);
-  if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
-  if (flags.strip_prefix) strip_prefix_of_weights(task, flags.init_path);
-  if (task.initial_weights && model.takes_text()) take_gpt_weights(task, model);
-  require_loadable(task);
+  if (!flags.init_path.empty()) take_weights(task, flags);
   task = with_batch(std::move(task), flags, task.batch);
   take_checkpoints(task, flags);
 }

@@ -65,6 +65,7 @@ struct TrainingTask {
   std::optional<parallel::ShardDepth> shard;                          // of ddp
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
+  std::size_t table_rows = 0;  // of a GPT in initial_weights: tokens and padding
   std::optional<CheckpointPlan> checkpoints;
   nlohmann::ordered_json settings;            // for the checkpoints
   std::shared_ptr<const Checkpoint> resumed;  // where the run continues; nullptr: it starts afresh
