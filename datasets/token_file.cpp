@@ -115,13 +115,18 @@ void refuse_bytes(const InputFile& file, Bytes bytes) {
 bool are_high_halves(const Tokens& tokens, std::size_t first, std::size_t other) {
   constexpr std::uint16_t kLargest = 3;  // 262143 tokens
   std::size_t num_zeros = 0;
-  std::uint16_t largest_low = 0;
+  std::size_t num_large = 0;
   for (std::size_t i = 0; i + 1 < tokens.size(); i += 2) {
     if (tokens[i + first] > kLargest) return false;
     num_zeros += tokens[i + first] == 0;
-    largest_low = std::max(largest_low, tokens[i + other]);
+    num_large += tokens[i + other] > kLargest;
   }
-  return largest_low > kLargest && 4 * num_zeros >= tokens.size();
+  // 8-byte numbers have a 0 in every second place of the low halves, too.
+  return 4 * num_zeros >= tokens.size() && 5 * num_large >= tokens.size();
+}
+
+std::uint16_t swapped(std::uint16_t token) {
+  return static_cast<std::uint16_t>(token << 8 | token >> 8);
 }
 
 void refuse_wide_tokens(const InputFile& file, const Tokens& tokens) {
@@ -139,7 +144,7 @@ void refuse_wide_tokens(const InputFile& file, const Tokens& tokens) {
   std::uint16_t largest = 0;
   for (std::size_t i = 0; i + 1 < tokens.size(); i += 2) {
     num_high += tokens[i + (is_little ? 1 : 0)] != 0;
-    largest = std::max(largest, tokens[i + (is_little ? 0 : 1)]);
+    largest = std::max(largest, is_little ? tokens[i] : swapped(tokens[i + 1]));
   }
   refuse(
       file,
@@ -156,9 +161,7 @@ void require_gpt2_tokens(const InputFile& file, const Tokens& tokens, std::size_
   const auto is_wrong = [](std::uint16_t token) { return token >= kGpt2Vocabulary; };
   const auto wrong = std::ranges::find_if(tokens, is_wrong);
   if (wrong == tokens.end()) return;
-  const bool is_swapped = std::ranges::none_of(tokens, [&](std::uint16_t token) {
-    return is_wrong(static_cast<std::uint16_t>(token << 8 | token >> 8));
-  });
+  const bool is_swapped = std::ranges::none_of(tokens, is_wrong, swapped);
   const std::string advice =
       is_swapped ? "it seems to be big-endian; " +
                        python(fmt::format("np.fromfile('{}', '>u2').astype('<u2')", file.name()))

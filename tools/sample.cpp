@@ -44,7 +44,6 @@ std::string model_word(const SampleFlags& flags, const checkpoint::Metadata& met
           flags.init_path);
   require(nn::parse_model(word).takes_text(), ErrorCode::Usage, "sample",
           "'{}' is not a text model; use the weights of a gpt:, gpt2 or gpt2-medium", word);
-  require_same_model({.path = flags.init_path, .metadata = metadata}, word);
   return word;
 }
 
@@ -132,6 +131,7 @@ void run_sample(const SampleFlags& flags) {
   const auto tokenizer = make_tokenizer(flags, metadata, context);
   datasets::Tokens tokens = tokenizer->encode(flags.prompt, "--prompt");
   const auto model = load_model(flags, word, tokenizer->size(), device);
+  require_same_model({.path = flags.init_path, .metadata = metadata}, word);
 
   // Each token costs a forward pass of the whole window, because keys and values are not kept.
   const NoGradScope no_grad;

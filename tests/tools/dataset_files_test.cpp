@@ -1,4 +1,4 @@
-// Files of --dataset mnist, whole and broken, as a user meets them: exit code 1 and one line.
+// Files of --dataset, whole and broken, as a user meets them: exit code 1 and one line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -91,6 +91,51 @@ TEST(MissingDataFolder, SaysHowToFetch) {
   expect_rejected(run_lockstep(words("train --dataset fashion-mnist --data-dir nowhere "
                                      "--model mlp:784-10")),
                   1, {"nowhere", "datasets/fetch.sh fashion-mnist nowhere"});
+}
+
+// A text, or its tokens.
+class TextFile : public ::testing::Test {
+ protected:
+  Outcome train(const std::string& dataset) {
+    return run_lockstep(
+        words("train --model gpt:1-1-4-4 --steps 1 --batch 1 --save kept --dataset " + dataset),
+        folder_.path());
+  }
+  void expect_refused(const std::string& dataset, const std::vector<std::string>& phrases) {
+    write_text(folder_ / "kept", "old content");
+    expect_rejected(train(dataset), 1, phrases);
+    EXPECT_EQ(read_text(folder_ / "kept"), "old content");
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(TextFile, OfFourByteTokensIsRefused) {
+  std::string two;
+  std::string four;
+  for (int token = 1000; token < 1060; ++token) {
+    two += {static_cast<char>(token), static_cast<char>(token >> 8)};
+    four += {static_cast<char>(token), static_cast<char>(token >> 8), 0, 0};
+  }
+  write_text(folder_ / "u.bin", four);
+  expect_refused("tokens:u.bin", {"'u.bin' is not a file of two-byte tokens",
+                                  "tokens of four bytes", "np.fromfile('u.bin', '<u4')"});
+  write_text(folder_ / "u.bin", two);
+  expect_success(train("tokens:u.bin"));
+}
+
+TEST_F(TextFile, MayBeginWithAByteOrderMark) {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "abab";
+  write_text(folder_ / "plain.txt", text);
+  write_text(folder_ / "marked.txt", "\xef\xbb\xbf" + text);
+  const Outcome plain = train("text:plain.txt");
+  expect_success(plain);
+  EXPECT_EQ(weights_digest(train("text:marked.txt")), weights_digest(plain));
+  std::string wide = "\xff\xfe";
+  for (const char c : text) wide += {c, '\0'};
+  write_text(folder_ / "wide.txt", wide);
+  expect_refused("text:wide.txt", {"'wide.txt' is UTF-16 text", "iconv -f UTF-16 -t UTF-8"});
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "engine/checkpoint/safetensors.h"
@@ -149,7 +150,7 @@ TEST_F(Resume, FromADamagedCheckpointNamesTheFile) {
     expect_resume_rejected(1, {"step-00000005/model.safetensors is damaged", "SHA-256"});
   }
   fs::remove(model);
-  expect_resume_rejected(1, {"model.safetensors", "No such file"});
+  expect_resume_rejected(1, {"model.safetensors", "No such file", "no other checkpoint is whole"});
   write_text(model, whole);
   const fs::path state = checkpoint / "state.json";
   const std::string text = read_text(state);
@@ -163,6 +164,94 @@ TEST_F(Resume, FromADamagedCheckpointNamesTheFile) {
   without.replace(without.find("\"bucket_order\""), 14, "\"other\"");
   write_text(state, without);
   expect_resume_rejected(1, {"state.json lacks a field"});
+}
+
+TEST_F(Resume, FromADamagedCheckpointSaysHowToGoOn) {
+  const auto damage = [&](const std::string& file, const std::optional<std::string>& content) {
+    fs::remove(folder_ / "kept" / file);
+    if (content) write_text(folder_ / "kept" / file, *content);
+  };
+  train_to(15);
+  damage("step-00000015/state.json", "");
+  expect_resume_rejected(1, {"kept/step-00000015/state.json",
+                             "remove that folder to resume from an "
+                             "older checkpoint, kept/step-00000010"});
+  expect_rejected(train("--resume kept/step-00000015 --steps 20"), 1,
+                  {"resume from another one: --resume kept/step-00000010"});
+  damage("step-00000015/state.json", std::nullopt);
+  expect_resume_rejected(1, {"kept/step-00000015/state.json is damaged: No such file",
+                             "an older checkpoint, kept/step-00000010"});
+  damage("step-00000010/optimizer.safetensors", std::nullopt);
+  expect_resume_rejected(1, {"remove that folder and kept/step-00000010 to resume from an older "
+                             "checkpoint, kept/step-00000005"});
+  damage("step-00000005/optimizer.safetensors", "short");
+  expect_resume_rejected(1, {"no other checkpoint is whole: remove all of them"});
+  EXPECT_EQ(kept().size(), 3u);
+}
+
+TEST_F(Resume, WithAnotherBatchSaysHowManyRowsMove) {
+  train_to(10);
+  const std::string flags = "--resume kept --resume-with-changes --steps 12 --batch ";
+  EXPECT_THAT(train(flags + "100").out,
+              HasSubstr("360 rows are skipped: step 10 begins at row 1000"));
+  EXPECT_THAT(train(flags + "32").out, HasSubstr("320 rows are seen a second time: step 10"));
+  EXPECT_THAT(train(flags + "64").out, ::testing::Not(HasSubstr("rows are")));
+  EXPECT_THAT(train(flags + "64 --seed 1").out, HasSubstr("seed differs"));
+}
+
+TEST_F(Resume, WithAChangeThatCannotBeNamesIt) {
+  train_to(10);
+  const auto expect_named = [&](const std::string& change, const std::string& words) {
+    const std::string flags = "--steps 20 --resume-with-changes " + change;
+    expect_resume_rejected(2, {"[--resume] kept/step-00000010 was made with " + words}, flags);
+  };
+  expect_named("--momentum 0", "momentum 0.9 and not 0.0, and its optimizer kept 1 tensor");
+  expect_named("--optimizer adamw", "optimizer \"sgd\" and not \"adamw\", and its optimizer");
+  expect_named("--model mlp:64-9-10", "model \"mlp:64-8-10\" and not \"mlp:64-9-10\", so its");
+  expect_named("--model lenet", "model \"mlp:64-8-10\" and not \"lenet\", so its weights");
+  expect_success(train("--resume kept --resume-with-changes --steps 12 --momentum 0.5"));
+}
+
+// A text whose file changes between the runs.
+class ResumeOnAText : public Resume {
+ protected:
+  static constexpr const char* kText =
+      "--dataset text:p.txt --model gpt:1-1-4-4 --optimizer adamw --batch 4 ";
+
+  void write_repeated(const std::string& text) {
+    std::string whole;
+    for (int i = 0; i < 20; ++i) whole += text;
+    write_text(folder_ / "p.txt", whole);
+  }
+  void expect_refused(const std::vector<std::string>& phrases, const std::string& flags = "") {
+    expect_resume_rejected(2, phrases, kText + std::string("--steps 4 ") + flags);
+    EXPECT_THAT(kept(), ElementsAre("step-00000002"));
+  }
+};
+
+TEST_F(ResumeOnAText, OtherContentsAreRefused) {
+  write_repeated("abab");
+  train_to(2, kText);
+  write_repeated("baba");
+  expect_refused({"made with other contents of text:p.txt, SHA-256", "--resume-with-changes"});
+  write_repeated("xyxy");
+  for (const char* flags : {"", "--resume-with-changes"}) {
+    expect_refused({"[--resume] 'kept/step-00000002' was trained on 2 characters 'ab'",
+                    "'p.txt' has 2 characters 'xy'"},
+                   flags);
+  }
+  write_repeated("abab");
+  expect_success(train(kText + std::string("--checkpoint-dir kept --resume auto --steps 4")));
+}
+
+TEST_F(ResumeOnAText, ItsWeightsAreEnoughForASample) {
+  write_repeated("abab");
+  train_to(2, kText);
+  const Outcome outcome = run_lockstep(
+      words("sample --init kept/step-00000002/model.safetensors --prompt a --tokens 3"),
+      folder_.path());
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, ::testing::MatchesRegex("a[ab][ab][ab]\n"));
 }
 
 }  // namespace

@@ -131,13 +131,19 @@ TEST_F(Sample, MistakesAreNamed) {
   expect_failure("--init gpt.safetensors --model gpt:2-2-16-8",
                  "'gpt.safetensors' does not fit --model gpt:2-2-16-8: [load_state_dict] the "
                  "weights are those of 1 layers, and the model has 2");
+  expect_failure("--init gpt.safetensors --model gpt:1-4-16-8",
+                 "'gpt.safetensors' says that its weights are of --model gpt:1-2-16-8");
   expect_failure("--init gpt.safetensors --dataset digits", "'digits' has no characters");
   expect_failure("--init gpt.safetensors --temperature -1", "[--temperature]");
   expect_failure("--init gpt.safetensors --top-k 0", "--top-k");
   expect_failure("--init missing.safetensors", "missing.safetensors");
   TinyVocabulary({"t h"}).write(folder_.path());
-  expect_failure("--init gpt.safetensors --vocab .",
+  expect_failure("--init gpt.safetensors --vocab .", "'.' has a vocabulary of 257 tokens");
+  expect_failure("--init bare.safetensors --model gpt:1-2-16-8 --vocab .",
                  "its weights are for 61 tokens, but the vocabulary has 257");
+  write_text(folder_ / "xy.txt", std::string(100, 'x') + "y");
+  expect_failure("--init gpt.safetensors --dataset text:xy.txt",
+                 "'xy.txt' has 2 characters 'xy', without");
   for (const char* dataset : {"tokens:t.bin", "digits"}) {
     expect_rejected(
         run_lockstep(words("train --vocab . --dataset " + std::string(dataset)), folder_.path()), 2,

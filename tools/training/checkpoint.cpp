@@ -155,6 +155,7 @@ Checkpoint read_checkpoint(const fs::path& folder) {
     }
     checkpoint.step = state.at("step").get<std::uint64_t>();
     checkpoint.settings = state.at("settings");
+    static_cast<void>(checkpoint.settings.at("batch").get<std::size_t>());
     checkpoint.bucket_order = state.at("bucket_order").get<std::vector<std::size_t>>();
     checkpoint.model = nn::load_weights(folder / kModel);
     checkpoint.metadata = checkpoint::read_metadata(folder / kModel);
@@ -198,7 +199,9 @@ std::string way_on(const fs::path& damaged, const std::string& word) {
   const bool is_auto = word == "auto";
   if (whole == all.end()) {
     return fmt::format("no other checkpoint is whole: {} to start from scratch",
-                       is_auto ? "remove that folder" : "leave out --resume");
+                       !is_auto          ? "leave out --resume"
+                       : all.size() == 1 ? "remove that folder"
+                                         : "remove all of them");
   }
   if (!is_auto) return fmt::format("resume from another one: --resume {}", whole->string());
   std::string others;

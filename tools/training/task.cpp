@@ -128,7 +128,6 @@ void take_weights(TrainingTask& task, const TrainingFlags& flags) {
         file, {data.characters, data.vocabulary, data.train.name},
         "use a text with the same characters or vocabulary, or start without --init");
   }
-  require_same_model(file, task.model);
   task.initial_weights = nn::load_weights(flags.init_path);
   if (flags.strip_prefix) strip_prefix_of_weights(task, flags.init_path);
   try {
@@ -137,6 +136,7 @@ void take_weights(TrainingTask& task, const TrainingFlags& flags) {
   } catch (const Error& error) {
     fail(error.code(), "--init", "does not fit --model {}: {}", task.model, error.what());
   }
+  require_same_model(file, task.model);
 }
 
 void refuse(bool is_refused, std::string_view flag, std::string_view why) {
