@@ -90,21 +90,23 @@ void refuse_other_llm_c(const InputFile& file, std::int32_t magic) {
 }
 
 // Natural tokens are spread over the vocabulary, so their bytes are neither all printable nor all
-// small. Few different high bytes may be a narrow range of tokens.
+// small. Few different bytes may be a narrow range of tokens, unless all are small letters.
 void refuse_bytes(const InputFile& file, Bytes bytes) {
   constexpr std::size_t kFewestBytes = 32;
-  constexpr std::size_t kFewestHighBytes = 8;
+  constexpr std::size_t kFewHighBytes = 8;
   if (bytes.size() < kFewestBytes) return;
-  const auto is_printable = [](unsigned char c) {
-    return c >= ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f';
+  std::bitset<256> high;
+  for (std::size_t i = 1; i < bytes.size(); i += 2) high.set(bytes[i]);
+  const bool has_many = high.count() >= kFewHighBytes;
+  const auto is_printable = [&](unsigned char c) {
+    const bool is_space = c == ' ' || (c >= '\t' && c <= '\r');
+    return is_space || (c >= 'a' && c <= 'z') || (has_many && c > ' ');
   };
   if (std::ranges::all_of(bytes, is_printable)) {
     refuse(file, "text", fmt::format("use --dataset text:{}", file.name()));
   }
-  std::bitset<256> high;
-  for (std::size_t i = 1; i < bytes.size(); i += 2) high.set(bytes[i]);
   const auto is_small = [](unsigned char c) { return c < 128; };
-  if (high.count() >= kFewestHighBytes && std::ranges::all_of(bytes, is_small)) {
+  if (has_many && std::ranges::all_of(bytes, is_small)) {
     refuse(file, "tokens of one byte",
            python(fmt::format("np.fromfile('{}', 'u1').astype('<u2')", file.name())));
   }
