@@ -13,7 +13,6 @@
 #include "datasets/tokenizer.h"
 #include "engine/core/error.h"
 #include "engine/core/files.h"
-#include "engine/core/text.h"
 
 namespace lockstep::datasets {
 namespace {

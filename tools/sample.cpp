@@ -37,7 +37,7 @@ struct SampleFlags : TrainingFlags {
 
 // The model's word in the file; shapes alone do not tell the number of heads.
 std::string model_word(const SampleFlags& flags, const checkpoint::Metadata& metadata) {
-  const std::string word = flags.model.empty() ? find(metadata, kModelKey) : flags.model;
+  const std::string word = flags.model.empty() ? metadata_value(metadata, kModelKey) : flags.model;
   require(!word.empty(), ErrorCode::Usage, "sample",
           "'{}' doesn't say which model its weights are of, as files of train --save do; give "
           "--model gpt2, gpt2-medium or gpt:LAYERS-HEADS-CHANNELS-CONTEXT",
@@ -51,7 +51,7 @@ std::unique_ptr<datasets::Tokenizer> make_tokenizer(const SampleFlags& flags,
                                                     const checkpoint::Metadata& metadata,
                                                     std::size_t window) {
   const WeightsFile file{.path = flags.init_path, .metadata = metadata};
-  std::string characters = find(metadata, kCharactersKey);
+  std::string characters = metadata_value(metadata, kCharactersKey);
   const std::string advice = characters.empty()
                                  ? "give what the model was trained on"
                                  : "leave out --dataset and --vocab: the file says its characters";

@@ -61,7 +61,7 @@ std::string difference(const TokenKind& file, const TokenKind& text) {
 
 }  // namespace
 
-std::string find(const checkpoint::Metadata& metadata, const char* key) {
+std::string metadata_value(const checkpoint::Metadata& metadata, const char* key) {
   const auto found = metadata.find(key);
   return found == metadata.end() ? std::string() : found->second;
 }
@@ -80,7 +80,7 @@ void note_once(std::string_view flag, std::string_view text) {
 }
 
 void require_same_model(const WeightsFile& file, const std::string& model) {
-  const std::string said = find(file.metadata, kModelKey);
+  const std::string said = metadata_value(file.metadata, kModelKey);
   require(said.empty() || are_one_model(said, model), file.code, file.flag,
           "'{}' says that its weights are of --model {}, and the model here is {}; use --model {}",
           file.path, shown(said), model, shown(said));
@@ -88,8 +88,8 @@ void require_same_model(const WeightsFile& file, const std::string& model) {
 
 void require_same_tokens(const WeightsFile& file, const TokenKind& tokens,
                          std::string_view advice) {
-  const TokenKind said{find(file.metadata, kCharactersKey), find(file.metadata, kVocabularyKey),
-                       file.path};
+  const TokenKind said{metadata_value(file.metadata, kCharactersKey),
+                       metadata_value(file.metadata, kVocabularyKey), file.path};
   if (said.characters.empty() && said.vocabulary.empty()) return;
   require(are_same(said, tokens), file.code, file.flag,
           "'{}' was trained on {}, and '{}' has {}{}; {}", file.path, describe(said, file.path),

@@ -18,7 +18,7 @@ inline constexpr const char* kCharactersKey = "lockstep.characters";
 inline constexpr const char* kVocabularyKey = "lockstep.vocabulary";
 
 // The value, or nothing.
-std::string find(const checkpoint::Metadata& metadata, const char* key);
+std::string metadata_value(const checkpoint::Metadata& metadata, const char* key);
 
 // Of --save and of a checkpoint's model.
 checkpoint::Metadata metadata_of(const TrainingTask& task);
