@@ -102,7 +102,11 @@ TEST_F(Resume, KeepsTheNewestAndRemovesWhatAKilledRunLeft) {
   fs::create_directories(folder_ / "kept" / ".unfinished-step-00000003");
   train_to(22, "--keep 2");
   EXPECT_THAT(kept(), ElementsAre("step-00000020", "step-00000022"));
-  const Outcome again = train("--checkpoint-dir kept --resume auto --steps 22");
+  fs::create_directories(folder_ / "kept" / "step-00000001");  // not a checkpoint
+  fs::create_directories(folder_ / "kept" / "step-notes");
+  const Outcome again = train("--checkpoint-dir kept --resume auto --steps 23");
+  EXPECT_THAT(kept(), ElementsAre("step-00000001", "step-00000020", "step-00000022",
+                                  "step-00000023", "step-notes"));
   EXPECT_THAT(again.out, HasSubstr("test accuracy"));
   EXPECT_THAT(train("--resume kept/step-00000020 --steps 22").out,
               HasSubstr("resumed after step 20 of 22"));
@@ -242,6 +246,19 @@ TEST_F(ResumeOnAText, OtherContentsAreRefused) {
   }
   write_repeated("abab");
   expect_success(train(kText + std::string("--checkpoint-dir kept --resume auto --steps 4")));
+}
+
+TEST_F(ResumeOnAText, AMovedFileIsAChangeThatMovesNoRows) {
+  write_repeated("abab");
+  train_to(2, kText);
+  fs::rename(folder_ / "p.txt", folder_ / "moved.txt");
+  const std::string flags =
+      "--dataset text:moved.txt --model gpt:1-1-4-4 --optimizer adamw --batch 4 --steps 4 ";
+  expect_resume_rejected(2, {"dataset \"text:p.txt\" and not \"text:moved.txt\";"}, flags);
+  const Outcome outcome =
+      train("--checkpoint-dir kept --resume auto --resume-with-changes " + flags);
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("rows are")));
 }
 
 TEST_F(ResumeOnAText, ItsWeightsAreEnoughForASample) {

@@ -77,7 +77,8 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code none;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
-    if (is_checkpoint_name(entry.path().filename().string())) found.push_back(entry);
+    const bool is_named = is_checkpoint_name(entry.path().filename().string());
+    if (is_named && entry.is_directory(none)) found.push_back(entry);
   }
   // By number: a name may have more digits than the others.
   std::ranges::sort(found, [](const fs::path& a, const fs::path& b) {
@@ -90,7 +91,8 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
 
 // Removes what a killed process left behind, and checkpoints beyond those to keep.
 void remove_old(const CheckpointPlan& plan) {
-  const std::vector<fs::path> all = checkpoints_in(plan.folder);
+  std::vector<fs::path> all = checkpoints_in(plan.folder);
+  std::erase_if(all, [](const fs::path& folder) { return !fs::exists(folder / kState); });
   for (std::size_t i = plan.keep; i < all.size(); ++i) {
     // First under another name: a kill must not leave half a checkpoint.
     fs::rename(all[i], plan.folder / fmt::format("{}{}", kUnfinished, all[i].filename().string()));
@@ -257,7 +259,7 @@ std::string describe_differences(const nlohmann::ordered_json& before, const Tra
     const bool is_said = std::ranges::find(flags.said, flag) != flags.said.end();
     if (!is_said && follows(name, differing)) continue;
     const auto word = [&, is_digest = name == "data_sha256"](const nlohmann::ordered_json& json) {
-      return is_digest ? json.get<std::string>().substr(0, kShownDigits) : shown(json.dump());
+      return is_digest ? json.dump().substr(1, kShownDigits) : shown(json.dump());
     };
     text += fmt::format(
         "{}{} {} and not {}", text.empty() ? "" : ", ",
@@ -381,14 +383,13 @@ std::string describe_moved_place(const TrainingTask& task) {
   const std::size_t num_rows = task.data->train.num_rows();
   const std::size_t step = task.first_step();
   const bool is_within_epoch = rows_behind(step, task.batch, num_rows) % num_rows != 0;
-  for (const char* name :
-       {"seed", "shuffle", "sampler", "dataset", "data_sha256", "training_rows"}) {
+  for (const std::string name : {"seed", "shuffle", "sampler", "data_sha256", "training_rows"}) {
     if (!before.contains(name) || before[name] == task.settings[name]) continue;
     if (!is_within_epoch) return {};
     return fmt::format(
         "some rows are seen twice in this epoch and some not at all: {} differs from the "
         "checkpoint's, so they come in another order",
-        name);
+        name == "data_sha256" ? "the data" : name);
   }
   const std::size_t batch = before.value("batch", task.batch);
   const std::size_t seen = rows_behind(step, std::max<std::size_t>(1, batch), num_rows);
