@@ -61,7 +61,7 @@ TEST(Compare, Float64RowsAgreeTo1e12) {
 }
 
 // Batch norm of each device's own rows: the gradients are one device's given the same statistics.
-TEST(Compare, RowsWithBatchNormAreJudgedByTheirGradients) {
+TEST(Compare, RowsWithBatchNormAreJudgedLikeAnyOther) {
   const TempFolder folder;
   const Outcome outcome = run_lockstep(
       words(
@@ -72,9 +72,37 @@ TEST(Compare, RowsWithBatchNormAreJudgedByTheirGradients) {
   const nlohmann::json run = read_json(folder / "r");
   for (const nlohmann::json& row : run["rows"]) {
     EXPECT_EQ(row["verdict"]["equal"], true);
-    EXPECT_TRUE(row["verdict"]["first_steps_max_abs_diff"].is_null());
+    EXPECT_LE(row["verdict"]["first_steps_max_abs_diff"], row["verdict"]["first_steps_tolerance"]);
     EXPECT_EQ(row["verdict"]["gradient_checks"].size(), 2u);
   }
+}
+
+// On two devices a share has one row of the last batch less, and batch norm sees few values.
+TEST(Compare, AmplifiedRoundingIsNoFault) {
+  for (const char* flags : {"--modes dp,ddp --devices 2,3 --batch 6 --seed 5",
+                            "--modes ddp --devices 4 --batch 4 --sync-batch-norm"}) {
+    const Outcome outcome =
+        run_lockstep(words("compare --model resnet18:4 --steps 22 " + std::string(flags)));
+    expect_success(outcome);
+    EXPECT_THAT(outcome.out, HasSubstr("verdict: every row "));
+  }
+}
+
+TEST(Compare, InterruptsAndResumesItsLastRow) {
+  for (const char* how : {"--modes dp,zero3", "--modes ddp --ranks processes"}) {
+    const TempFolder folder;
+    const Outcome outcome = run_lockstep(
+        words("compare --model mlp:64-16-10 --devices 2 --steps 12 --interrupt --json r " +
+              std::string(how)),
+        folder.path());
+    expect_success(outcome);
+    EXPECT_THAT(outcome.out, HasSubstr("x2, stopped after step 4 of 12 and resumed"));
+    const nlohmann::json resumed = read_json(folder / "r")["resumed"];
+    EXPECT_EQ(resumed["after_step"], 4);
+    EXPECT_EQ(resumed["equal"], true);
+  }
+  expect_rejected(run_lockstep(words("compare --interrupt --act-as dgx-a100")), 2,
+                  {"[--interrupt]", "--act-as"});
 }
 
 // Shards of rows that are uneven, clipping, and a last rank that has padding alone of a bias.

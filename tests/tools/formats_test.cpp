@@ -24,7 +24,8 @@ class Formats : public ::testing::Test {
 };
 
 TEST_F(Formats, OfRunFiles) {
-  run("compare --modes dp,ddp --devices 1,2 --model mlp:64-16-10 --batch 60 --json run.json");
+  run("compare --modes dp,ddp --devices 1,2 --model mlp:64-16-10 --batch 60 --interrupt --json "
+      "run.json");
   collect("run.json");
   run("compare --modes ddp --devices 2 --ranks processes --steps 30 --json run.json");
   collect("run.json");

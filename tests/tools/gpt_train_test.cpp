@@ -98,7 +98,7 @@ TEST(GptTraining, PrintsALineOfLossRateNormAndSpeedForSomeSteps) {
   }
 }
 
-TEST(GptTraining, Bfloat16FactorsAreJudgedByTheirOwnLimit) {
+TEST(GptTraining, Bfloat16FactorsAreJudgedByTheLimitOfFloat32) {
   const TempFolder folder;
   const Outcome outcome = run_lockstep(
       words("compare --precision bf16 --batch 10 --modes dp,ddp --devices 1,2 --json run.json " +
@@ -106,7 +106,7 @@ TEST(GptTraining, Bfloat16FactorsAreJudgedByTheirOwnLimit) {
       folder.path());
   expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("verdict: every row trains as one device does"));
-  EXPECT_THAT(outcome.out, HasSubstr("(limit 3e-02)"));
+  EXPECT_THAT(outcome.out, HasSubstr("(limit 1e-05)"));
   EXPECT_EQ(read_json(folder / "run.json")["config"]["precision"], "bf16");
   const auto digest = [&](const std::string& flags) {
     return weights_digest(run_lockstep(words("train " + kSmall + flags), folder.path()));

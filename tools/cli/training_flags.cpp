@@ -281,7 +281,7 @@ std::vector<FlagGroup> training_groups(std::vector<std::string> most_used) {
       {"As another machine would", {"--act-as", "--slow-motion", "--watch", "--link", "--predict"}},
       {"What to write",
        {"--save", "--log", "--json", "--trace", "--wide", "--explain-drift", "--checkpoint-dir",
-        "--checkpoint-every", "--keep", "--resume", "--resume-with-changes"}},
+        "--checkpoint-every", "--keep", "--resume", "--resume-with-changes", "--interrupt"}},
   };
 }
 

@@ -253,10 +253,9 @@ std::vector<std::string> step_lines(const std::vector<Verdict>& verdicts) {
     lines.push_back("  a fault that changes gradients by less than the limit is not seen here");
   }
   if (num_amplified > 0) {
-    lines.push_back(
-        fmt::format("  in {} of them some gradients are further apart, as far as a bit "
-                    "takes them, {:.0f} times at most",
-                    num_amplified, kTimesOneBit));
+    lines.push_back(fmt::format(
+        "  in {} of them some are further apart, {:.0f} times what one bit does at most",
+        num_amplified, kTimesOneBit));
   }
   return lines;
 }
