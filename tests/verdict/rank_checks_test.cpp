@@ -59,6 +59,27 @@ TEST(RankChecks, JudgeTheStepAfterTheFirstOnesAndAFewDrawnByTheSeed) {
   EXPECT_NE(checked_steps(train_checked(task, devices(Mode::ddp, 2))), steps);
 }
 
+// 16 rows on 3 devices: 6, 6 and 4.
+TEST(RankChecks, DrawTheDropoutMasksOfARowInEveryStep) {
+  TrainingFlags flags;
+  flags.dataset = "embedded-text";
+  flags.model = "gpt:2-2-16-8";
+  flags.batch = 16;
+  flags.steps = 4;
+  TrainingTask task = make_task(flags, 1);
+  task.dropout = 0.3;
+  const TrainingResult single = train_checked(task, devices(Mode::single, 1));
+  EXPECT_FALSE(single.findings->failure.has_value()) << single.findings->failure->text();
+  for (const Mode mode : {Mode::ddp, Mode::data_parallel}) {
+    const TrainingResult result = train_checked(task, devices(mode, 3));
+    EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
+    EXPECT_LE(distance(keep(single.weights), keep(result.weights)).parameters.value, 1e-5);
+  }
+  task.dropout = 0;
+  const TrainingResult without = train_checked(task, devices(Mode::single, 1));
+  EXPECT_GT(distance(keep(single.weights), keep(without.weights)).parameters.value, 1e-3);
+}
+
 TEST(RankChecks, AcceptRanksWithoutRows) {
   const TrainingResult result = train_checked(digits_task(3, 5), devices(Mode::ddp, 5));
   EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();

@@ -229,8 +229,10 @@ std::vector<Device> LocalModels::devices() const {
 }
 
 std::shared_ptr<nn::Module> make_model(const TrainingTask& task, Device device) {
+  nn::ModelSpec spec = nn::parse_model(task.model);
+  spec.gpt.dropout = task.dropout;
   const std::shared_ptr<nn::Module> model =
-      nn::make_model(task.model, task.model_data(), task.seed, task.dtype, device);
+      nn::make_model(spec, task.model_data(), task.seed, task.dtype, device);
   if (task.initial_weights) nn::load_state_dict(*model, *task.initial_weights);
   return model;
 }

@@ -487,7 +487,7 @@ RankChecks::FromOneDevice RankChecks::compare_with_one_device(std::size_t step, 
   const KeptTensors& statistics = locals_[0].statistics_before;
   if (step > task_.first_step()) before.insert(before.end(), statistics.begin(), statistics.end());
   const auto reference_from = [&](const KeptTensors& state) {
-    return reference_gradient(task_, devices_[0], state, step / task_.steps_per_epoch(), rows,
+    return reference_gradient(task_, devices_[0], state, step, rows,
                               (rows.size() + num_parts - 1) / num_parts,
                               is_loss_global ? 1 : std::max(models_.num_ranks, task_.loss_ranks));
   };

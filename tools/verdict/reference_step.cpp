@@ -66,6 +66,7 @@ ReferenceGradient sum_of_pieces(const TrainingTask& task, nn::Module& model, Dev
                                 std::size_t rows_of_piece, double weight) {
   ReferenceGradient sum;
   for (std::size_t begin = 0; begin < rows.size(); begin += rows_of_piece) {
+    thread_context().first_row = begin;  // a dropout mask belongs to a row of the batch
     add_piece(task, model, device, epoch,
               rows.subspan(begin, std::min(rows_of_piece, rows.size() - begin)), weight, sum);
     if (begin == 0) sum.statistics = kept_statistics(model);
@@ -174,14 +175,16 @@ double test_result(const TrainingTask& task, Device device, const KeptTensors& s
 }
 
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
-                                     const KeptTensors& state, std::size_t epoch,
+                                     const KeptTensors& state, std::size_t step,
                                      const std::vector<std::size_t>& rows,
                                      std::size_t rows_of_device, std::size_t num_ranks) {
-  const ThreadContextScope of_one_device({});
+  const ThreadContextScope of_one_device({.step = step});
+  const std::size_t epoch = step / task.steps_per_epoch();
   const std::shared_ptr<nn::Module> model = model_with(task, device, state);
-  std::vector<std::size_t> mixed;
-  for (const std::size_t place : random_permutation(rows.size(), task.seed)) {
-    mixed.push_back(rows[place]);
+  std::vector<std::size_t> mixed = rows;
+  if (task.dropout == 0) {
+    const std::vector<std::size_t> places = random_permutation(rows.size(), task.seed);
+    std::ranges::transform(places, mixed.begin(), [&](std::size_t place) { return rows[place]; });
   }
   const auto num_labels = static_cast<double>(rows.size() * task.data->train.labels_per_row());
   const double weight = static_cast<double>(num_ranks) / num_labels;

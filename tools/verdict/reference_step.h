@@ -56,15 +56,15 @@ PlainBatch plain_batch(const TrainingTask& task, std::size_t epoch,
 // loss over its tokens.
 double test_result(const TrainingTask& task, Device device, const KeptTensors& state);
 
-// The gradient of the mean loss over these rows of the data set in that epoch, at these weights and
-// running statistics, in the task's dtype on `device`; clipped if the task says so. The loss is
-// scaled before backward as num_ranks ranks scale it, so that it rounds as theirs does.
-// On a GPU the bits of a row depend on the number of rows, so the gradient is computed in pieces of
-// rows_of_device rows: as many as one of the parallel run's devices gets at a time. The same holds
-// for batch norm, whose statistics come from the rows of one device: the pieces are the devices'
-// shards, in order. With --sync-batch-norm all rows are one piece.
+// The gradient of the mean loss over these rows of the data set in that step, at these weights and
+// running statistics, with that step's dropout masks, in the task's dtype on `device`; clipped if
+// the task says so. The loss is scaled before backward as num_ranks ranks scale it, so that it
+// rounds as theirs does. On a GPU the bits of a row depend on the number of rows, so the gradient
+// is computed in pieces of rows_of_device rows: as many as one of the parallel run's devices gets
+// at a time. The same holds for batch norm, whose statistics come from the rows of one device: the
+// pieces are the devices' shards, in order. With --sync-batch-norm all rows are one piece.
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
-                                     const KeptTensors& state, std::size_t epoch,
+                                     const KeptTensors& state, std::size_t step,
                                      const std::vector<std::size_t>& rows,
                                      std::size_t rows_of_device, std::size_t num_ranks);
 
