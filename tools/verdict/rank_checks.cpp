@@ -459,79 +459,104 @@ void RankChecks::find_change(std::size_t local, std::size_t step, const KeptTens
 
 RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
   Local& mine = locals_[local];
-  const KeptTensors before = whole(step, mine.before);
-  const KeptTensors run_gradients = whole(step, mine.gradients);
-  KeptTensors after = whole(step, mine.after);
+  KeptTensors before, gradients, after;  // of all stages
+  if (models_.pipeline) {
+    before = whole(step, mine.before);
+    gradients = whole(step, mine.gradients);
+    after = whole(step, mine.after);
+  }
   Report report = mine.report;
+  const bool has_replicas = models_.communicator ? models_.num_ranks > 1 : locals_.size() > 1;
   for (const auto& [list, kept] :
        {std::pair(&report.before, &mine.before), std::pair(&report.gradients, &mine.gradients),
         std::pair(&report.after, &mine.after)}) {
-    if (models_.pipeline) break;  // its stages hold different things
+    if (models_.pipeline || !has_replicas) break;  // stages hold different things
     for (const auto& [name, values] : *kept) list->push_back(digest(values));
   }
   if (models_.ranks[local].rank == 0 && is_exact_) {
-    report.from_one_device = compare_with_one_device(step, before, run_gradients);
-    if (step + 1 == task_.num_steps) keep_last_state(after);
+    const bool is_in_stages = models_.pipeline != nullptr;
+    report.from_one_device = compare_with_one_device(step, is_in_stages ? before : mine.before,
+                                                     is_in_stages ? gradients : mine.gradients);
+    if (step + 1 == task_.num_steps) keep_last_state(is_in_stages ? after : mine.after);
   }
   return report;
 }
 
-RankChecks::FromOneDevice RankChecks::compare_with_one_device(std::size_t step, KeptTensors before,
-                                                              const KeptTensors& gradients) {
+ReferenceGradient RankChecks::reference(std::size_t step, const KeptTensors& state) {
   const std::vector<std::size_t> rows = global_rows(step);
   const bool is_loss_global = models_.pipeline || task_.summation == Summation::bitwise;
   const std::size_t num_parts =
       models_.pipeline
           ? models_.pipeline->plan().num_micro_batches
           : task_.accumulate * std::max({models_.num_ranks, devices_.size(), task_.num_shares});
+  return reference_gradient(task_, devices_[0], state, step, rows,
+                            (rows.size() + num_parts - 1) / num_parts,
+                            is_loss_global ? 1 : std::max(models_.num_ranks, task_.loss_ranks));
+}
+
+std::string RankChecks::statistic_against_the_rule(std::size_t step, const KeptTensors& before,
+                                                   const ReferenceGradient& after) {
   const KeptTensors& statistics = locals_[0].statistics_before;
-  if (step > task_.first_step()) before.insert(before.end(), statistics.begin(), statistics.end());
-  const auto reference_from = [&](const KeptTensors& state) {
-    return reference_gradient(task_, devices_[0], state, step, rows,
-                              (rows.size() + num_parts - 1) / num_parts,
-                              is_loss_global ? 1 : std::max(models_.num_ranks, task_.loss_ranks));
-  };
-  const ReferenceGradient reference = reference_from(before);
+  KeptTensors larger = before;
+  for (const auto& [statistic, old] : statistics) {
+    const auto found = std::ranges::find(larger, statistic, &KeptTensors::value_type::first);
+    for (double& value : found->second) value += 1;
+  }
+  return tools::statistic_against_the_rule(before, after, reference(step, larger));
+}
+
+RankChecks::FromOneDevice RankChecks::compare_with_one_device(std::size_t step,
+                                                              const KeptTensors& state,
+                                                              const KeptTensors& gradients) {
+  const KeptTensors& statistics = locals_[0].statistics_before;
+  KeptTensors with_statistics;
+  if (step > task_.first_step() && !statistics.empty()) {
+    with_statistics = state;
+    with_statistics.insert(with_statistics.end(), statistics.begin(), statistics.end());
+  }
+  const KeptTensors& before = with_statistics.empty() ? state : with_statistics;
+  const ReferenceGradient expected = reference(step, before);
   const double limit = findings_.gradient_limit;
   FromOneDevice compared;
   compared.check.step = step;
-  compared.loss = reference.mean_loss;
-  compared.loss_limit = limit * std::max(1.0, std::abs(reference.mean_loss));
-  if (!std::ranges::all_of(reference.sizes, [](double size) { return size < kHuge; })) {
+  compared.loss = expected.mean_loss;
+  compared.loss_limit = limit * std::max(1.0, std::abs(expected.mean_loss));
+  if (!std::ranges::all_of(expected.sizes, [](double size) { return size < kHuge; })) {
     compared.loss = std::nan("");
     return compared;
   }
-  std::vector<TensorError> errors =
-      errors_of(gradients, locals_[0].statistics_left, reference, limit);
   if (step == task_.first_step() && !statistics.empty()) {
-    KeptTensors larger = before;
-    for (auto& [name, values] : larger) {
-      const bool is_statistic =
-          std::ranges::find(statistics, name, &KeptTensors::value_type::first) != statistics.end();
-      for (double& value : values) value += is_statistic ? 1 : 0;
-    }
-    const std::string name = statistic_against_the_rule(before, reference, reference_from(larger));
+    const std::string name = statistic_against_the_rule(step, before, expected);
     if (!name.empty()) {
       compared.failure.push_back(
           {"statistics", step, 0, name, "one device does not keep 0.9 of it and count the batch"});
       return compared;
     }
   }
+  std::vector<TensorError> errors =
+      errors_of(gradients, locals_[0].statistics_left, expected, limit);
   const bool sums_statistics = task_.batch_norm == parallel::BatchNormRows::all;
   if (sums_statistics || std::ranges::any_of(errors, &TensorError::is_beyond)) {
-    for (auto& [name, values] : before) {
+    KeptTensors off = before;
+    for (auto& [name, values] : off) {
       if (weight_decays_.contains(name)) values = one_bit_off(std::move(values), task_.dtype);
     }
-    const ReferenceGradient off = reference_from(before);
-    allow_amplified(errors, reference, off);
-    compared.loss_limit += kTimesOneBit * std::abs(off.mean_loss - reference.mean_loss);
+    const ReferenceGradient changed = reference(step, off);
+    allow_amplified(errors, expected, changed);
+    compared.loss_limit += kTimesOneBit * std::abs(changed.mean_loss - expected.mean_loss);
   }
+  take_errors(errors, limit, compared);
+  return compared;
+}
+
+void RankChecks::take_errors(const std::vector<TensorError>& errors, double limit,
+                             FromOneDevice& compared) {
   const auto worst = std::ranges::max_element(errors, [](const auto& a, const auto& b) {
     return a.error / a.limit < b.error / b.limit || (std::isnan(b.error) && !std::isnan(a.error));
   });
   if (worst->is_beyond()) {
     compared.failure.push_back(
-        {worst->check, step, 0, worst->name,
+        {worst->check, compared.check.step, 0, worst->name,
          fmt::format("relative error {:.3g} against one device's on the same weights and rows, "
                      "limit {:.0e}",
                      worst->error, worst->limit)});
@@ -542,7 +567,6 @@ RankChecks::FromOneDevice RankChecks::compare_with_one_device(std::size_t step, 
     if (is_within) largest = std::max(largest, tensor.error);
     compared.check.num_amplified += !is_within;
   }
-  return compared;
 }
 
 void RankChecks::keep_last_state(KeptTensors state) {

@@ -58,6 +58,7 @@
 #include "tools/training/model.h"
 #include "tools/verdict/findings.h"
 #include "tools/verdict/gradient_parts.h"
+#include "tools/verdict/reference_step.h"
 
 namespace lockstep::tools {
 
@@ -140,6 +141,7 @@ class RankChecks {
   KeptTensors statistics(std::size_t local) const;
   // For a pipeline, on rank 0, all stages' weights; all ranks call these.
   KeptTensors weights() const;
+  // REQUIRES: of other models it is this rank's, which is the whole.
   KeptTensors whole(std::size_t step, const KeptTensors& mine);
   void keep_weights(std::size_t num_steps);
   std::vector<std::size_t> global_rows(std::size_t step);
@@ -157,9 +159,15 @@ class RankChecks {
   Report report_of(std::size_t local, std::size_t step);
   // On rank 0, after the last step: the whole state, and what the test rows give with it.
   void keep_last_state(KeptTensors state);
-  // Rank 0's share of its report: compares gradients and running statistics with one device's.
-  FromOneDevice compare_with_one_device(std::size_t step, KeptTensors before,
+  // Rank 0's share of its report: one device's step from this state, and how far the run's
+  // gradients and running statistics are from it.
+  ReferenceGradient reference(std::size_t step, const KeptTensors& state);
+  FromOneDevice compare_with_one_device(std::size_t step, const KeptTensors& before,
                                         const KeptTensors& gradients);
+  static void take_errors(const std::vector<TensorError>& errors, double limit,
+                          FromOneDevice& compared);
+  std::string statistic_against_the_rule(std::size_t step, const KeptTensors& before,
+                                         const ReferenceGradient& after);
   // With a communicator the thread drives one rank, and every rank gets all reports.
   std::vector<Report> exchange(std::vector<Report> mine) const;
   // Judges all ranks' reports on the steps up to this one; the earliest finding is the run's
