@@ -1,5 +1,5 @@
-// Shared by all tutorials, but not their subject: flags, question and answer, headings, checks. No
-// printed line is longer than 80 columns.
+// Shared by all tutorials, but not their subject: flags, questions, and by output.h headings, checks
+// and answers.
 //
 // Everything else is in the tutorial itself, which uses the engine's public headers.
 #pragma once
@@ -16,6 +16,7 @@
 #include "engine/comm/communicator.h"
 #include "engine/core/device.h"
 #include "engine/nn/module.h"
+#include "tutorials/output.h"
 
 namespace CLI {
 class App;  // its header is for common.cpp alone: it would double a tutorial's compile time
@@ -75,21 +76,6 @@ struct Setup {
 int run_main(int argc, char** argv, std::string_view question, const Body& body,
              const Setup& setup = {});
 
-// Flags to give to this program, such as "--devices 8", and what they show.
-struct Variation {
-  std::string flags;
-  std::string shows;
-};
-
-// The end of a tutorial: "Answer: ..." in two to four lines, with figures just measured, and "Now
-// try:" with commands to run next, in the way in which this program was started: by its name, or by
-// `lockstep learn`.
-void answer(std::string_view text, const std::vector<Variation>& variations);
-
-// Prints a text as one paragraph, in lines of at most 80 columns; all but the first begin with
-// `indent` spaces. A "\n" begins a new line.
-void say(std::string_view text, std::size_t indent = 0);
-
 // A question with numbered choices, asked before the answer is printed. --guess answers it; without
 // the flag a program at a terminal asks.
 class Guess {
@@ -119,17 +105,6 @@ void synchronize(Device device);
 
 // Seconds of the fastest of several calls: the one that other programs disturbed least.
 double fastest_seconds(int num_calls, const std::function<void()>& work);
-
-// "── Step 3: sum the gradients ──" between two empty lines.
-void step(int number, std::string_view title);
-
-// Prints "check: claim ... ok". Throws Error{Numeric} if it does not hold.
-void check(std::string_view claim, bool holds);
-// The same for a claim about times, which only a machine with free cores can show: if it does not
-// hold, this says so and goes on.
-void check_times(std::string_view claim, bool holds);
-// "check: claim: largest difference 3e-08, tolerance 1e-05 ... ok". A NaN does not pass.
-void check_close(std::string_view claim, double largest_difference, double tolerance);
 
 // Runs something that must fail, and returns the message of its Error.
 // Throws Error{Numeric} if it does not fail.
