@@ -2,12 +2,13 @@
 //
 // This file is the whole engine once more, small enough to read in one go, from top to bottom:
 //
-//   1. a tensor                          5. DataParallel: scatter, replicate, parallel_apply, gather
+//   1. a tensor                          5. DataParallel: scatter, replicate, parallel_apply,
+//   gather
 //   2. a tape, which makes gradients     6. ranks, and the ring all-reduce
 //   3. a model and an optimizer          7. DDP: buckets of gradients, reduced during backward
 //   4. training on one device            8. all ways compared, with each other and with the engine
 //
-// It uses the standard library, and includes nothing of the engine. 00_engine_weights.h provides
+// It uses the standard library, and includes nothing of the engine. engine_weights.h provides
 // the digits, the numbers that training starts from, and the engine's weights for the last check.
 //
 // You will see: a model trained on one device, by DataParallel and by DDP on 2 and 4 devices; the
@@ -19,9 +20,12 @@
 // Expected output with --fast: tutorials/expected/00.txt
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <deque>
 #include <functional>
@@ -33,7 +37,7 @@
 #include <utility>
 #include <vector>
 
-#include "tutorials/00_engine_weights.h"
+#include "tutorials/engine_weights.h"
 
 namespace {
 
@@ -82,9 +86,9 @@ struct Variable {
   }
 
   Tensor value;
-  Tensor grad = {};           // empty before backward
-  bool requires_grad = true;  // false for the rows of a batch
-  std::string name = {};      // of a parameter
+  Tensor grad = {};                          // empty before backward
+  bool requires_grad = true;                 // false for the rows of a batch
+  std::string name = {};                     // of a parameter
   std::function<void()> on_grad_ready = {};  // the gradient hook, for section 7
 };
 
@@ -717,9 +721,158 @@ class Ddp : public Module {
 
 // In the engine: engine/parallel/ddp/grad_reducer.h; gradients lie in their buckets from the start.
 
-// ─── 8. All ways compared ───────────────────────────────────────────────────────────────────────
+// ─── 8. All ways compared, with each other and with the engine ──────────────────────────────────
 
-struct Trained {
-  Weights weights;
+using lockstep::tutorial::check_close;
+
+constexpr double kTolerance = 1e-12;  // float64 rounds at 1e-16, in another order at each step
+constexpr std::array<std::size_t, 2> kDeviceCounts = {2, 4};
+
+struct Result {
+  std::string name;  // of the way to train
+  std::size_t num_devices = 1;
+  Weights weights = {};
   double epoch_ms = 0;
 };
+
+Result measure(const std::string& way, std::size_t num_devices, const Settings& settings,
+               const std::function<Weights()>& train_model) {
+  const auto start = std::chrono::steady_clock::now();
+  Weights weights = train_model();
+  const std::chrono::duration<double, std::milli> elapsed =
+      std::chrono::steady_clock::now() - start;
+  return {way, num_devices, std::move(weights), elapsed.count() / settings.epochs};
+}
+
+Model make_model(const Settings& settings, std::uint64_t seed = 0) {
+  return {settings, lockstep::tutorial::initial_weights(settings, seed)};
+}
+
+Weights train_on_one_device(const Digits& digits, const Settings& settings) {
+  Model model = make_model(settings);
+  const std::vector<double> losses = train(model, digits, settings);
+  for (std::size_t epoch = 0; epoch < losses.size(); ++epoch) {
+    std::printf("epoch %2zu  loss %.4f\n", epoch + 1, losses[epoch]);
+  }
+  std::printf("%.1f %% of 297 digits that it has not seen are recognised\n",
+              100 * accuracy(model, lockstep::tutorial::load_test_digits()));
+  return model.weights();
+}
+
+Weights train_with_data_parallel(const Digits& digits, const Settings& settings,
+                                 std::size_t num_devices) {
+  Model model = make_model(settings);
+  DataParallel data_parallel(model, settings, num_devices);
+  train(data_parallel, digits, settings);
+  return model.weights();
+}
+
+// Each rank draws weights of its own, and Ddp broadcasts those of rank 0. Returns the weights of
+// the last rank.
+Weights train_with_ddp(const Digits& digits, const Settings& settings, std::size_t num_devices) {
+  Weights weights;
+  run_ranks(num_devices, [&](Communicator& ranks) {
+    Model model = make_model(settings, /*seed=*/ranks.rank());
+    Ddp ddp(model, ranks, settings);
+    train(ddp, digits, settings, {ranks.rank(), ranks.world_size()});
+    if (ranks.rank() == num_devices - 1) weights = model.weights();
+  });
+  return weights;
+}
+
+double largest_difference(const Weights& a, const Weights& b) {
+  double largest = 0;
+  for (std::size_t p = 0; p < a.size(); ++p) {
+    for (std::size_t i = 0; i < a[p].size(); ++i) {
+      const double difference = std::abs(a[p][i] - b[p][i]);
+      if (std::isnan(difference)) return difference;
+      largest = std::max(largest, difference);
+    }
+  }
+  return largest;
+}
+
+void print_rank(const char* when, std::size_t rank, const std::vector<double>& buffer) {
+  std::printf("  rank %zu %s", rank, when);
+  for (const double value : buffer) std::printf(" %5.0f", value);
+  std::printf("\n");
+}
+
+// Element i of rank r is (i + 1) * 10^r, so the digits of a number tell which ranks are in it.
+void show_ring() {
+  std::vector<std::vector<double>> buffers;
+  for (const double unit : {1.0, 10.0, 100.0, 1000.0}) {
+    print_rank("has    ", buffers.size(),
+               buffers.emplace_back(std::vector{1 * unit, 2 * unit, 3 * unit, 4 * unit, 5 * unit}));
+  }
+  run_ranks(buffers.size(),
+            [&](Communicator& ranks) { ring_all_reduce(ranks, buffers[ranks.rank()]); });
+  const std::vector<double> sum = {1111, 2222, 3333, 4444, 5555};
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank)
+    print_rank("ends with", rank, buffers[rank]);
+  lockstep::tutorial::check("every rank has the sum", std::ranges::count(buffers, sum) == 4);
+}
+
+void show_buckets(const Settings& settings) {
+  Model model = make_model(settings);
+  std::size_t number = 0;
+  for (const Bucket& bucket : make_buckets(model, settings)) {
+    std::printf("bucket %zu, %6zu B:", number++, bucket.num_bytes);
+    for (const Variable* parameter : bucket.parameters) std::printf(" %s", parameter->name.c_str());
+    std::printf("\n");
+  }
+}
+
+// In this file and in the engine, with the same number of devices.
+void compare_with_engine(const std::vector<Result>& results, const Settings& settings) {
+  for (const int num_devices : {1, 2, 4}) {
+    const Weights engine = lockstep::tutorial::train_through_engine(settings, num_devices);
+    for (const Result& result : results) {
+      if (static_cast<int>(result.num_devices) != num_devices) continue;
+      check_close(
+          "the engine's weights on " + std::to_string(num_devices) + ", and by " + result.name,
+          largest_difference(result.weights, engine), kTolerance);
+    }
+  }
+}
+
+void run(const Settings& settings) {
+  using lockstep::tutorial::step;
+  const Digits digits = lockstep::tutorial::load_train_digits();
+  step(1, "one device trains");
+  std::vector<Result> results = {
+      measure("one device", 1, settings, [&] { return train_on_one_device(digits, settings); })};
+  const auto add = [&](const std::string& way, std::size_t num_devices, const auto& train_model) {
+    results.push_back(measure(way + " on " + std::to_string(num_devices), num_devices, settings,
+                              [&] { return train_model(digits, settings, num_devices); }));
+    check_close("weights by " + results.back().name + ", and by one device",
+                largest_difference(results.back().weights, results.front().weights), kTolerance);
+  };
+
+  step(2, "DataParallel trains, on 2 and on 4 devices");
+  for (const std::size_t count : kDeviceCounts)
+    add("DataParallel", count, train_with_data_parallel);
+
+  step(3, "four ranks add up their buffers around a ring");
+  show_ring();
+
+  step(4, "DDP trains, on 2 and on 4 devices");
+  show_buckets(settings);
+  for (const std::size_t count : kDeviceCounts) add("DDP", count, train_with_ddp);
+
+  step(5, "the time of an epoch");
+  for (const Result& result : results) {
+    std::printf("%-17s  %6.1f ms\n", result.name.c_str(), result.epoch_ms);
+  }
+  std::printf("All devices share this machine's cores: more devices than cores gain nothing.\n");
+
+  step(6, "the same training through the engine");
+  compare_with_engine(results, settings);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::tutorial::run_with_flags(
+      argc, argv, "How does a data-parallel training engine work, from the tensor to DDP?", run);
+}

@@ -1,5 +1,5 @@
-// Shared by all tutorials, but not their subject: flags, questions, and by output.h headings, checks
-// and answers.
+// Shared by all tutorials, but not their subject: flags, questions, and by output.h headings,
+// checks and answers.
 //
 // Everything else is in the tutorial itself, which uses the engine's public headers.
 #pragma once

@@ -1,4 +1,5 @@
-// Prints headings, checks and answers, for all tutorials. No printed line is longer than 80 columns.
+// Prints headings, checks and answers, for all tutorials. No printed line is longer than 80
+// columns.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "tutorials/00_engine_weights.h"
+#include "tutorials/engine_weights.h"
 
 #include <lockstep.h>
 
@@ -7,10 +7,10 @@
 namespace lockstep::tutorial {
 namespace {
 
-constexpr std::uint64_t kSeed = 0;
+constexpr std::uint64_t kSeed = 0;  // of the training
 
-std::shared_ptr<nn::Module> make_model(const Settings& settings) {
-  return nn::make_mlp(fmt::format("mlp:64-{}-10", settings.hidden), kSeed, DType::float64);
+std::shared_ptr<nn::Module> make_model(const Settings& settings, std::uint64_t seed) {
+  return nn::make_mlp(fmt::format("mlp:64-{}-10", settings.hidden), seed, DType::float64);
 }
 
 Weights values_of(const nn::Module& model) {
@@ -58,8 +58,8 @@ Digits load_test_digits() {
   return to_digits(datasets::load_digits().test);
 }
 
-Weights initial_weights(const Settings& settings) {
-  return values_of(*make_model(settings));
+Weights initial_weights(const Settings& settings, std::uint64_t seed) {
+  return values_of(*make_model(settings, seed));
 }
 
 std::vector<std::size_t> epoch_order(int epoch) {
@@ -71,7 +71,7 @@ Weights train_through_engine(const Settings& settings, int num_devices) {
   Weights weights;
   const auto work = [&](comm::Communicator& ranks) {
     const Device device{DeviceType::cpu, ranks.rank()};
-    const auto model = make_model(settings);
+    const auto model = make_model(settings, kSeed);
     model->to(device);
     parallel::Ddp ddp(model, ranks, {.bucket_mib = settings.bucket_kib / 1024});
     train(ranks, *model, ddp, device, settings);

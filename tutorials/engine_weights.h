@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -34,12 +35,13 @@ struct Settings {
 // The values of the parameters: weight and bias of the first layer, then of the second.
 using Weights = std::vector<std::vector<double>>;
 
-// Random numbers, the same for both engines.
-Weights initial_weights(const Settings& settings);
-// In which order an epoch takes the rows of the digits.
+// Drawn from the seed, and the same for both engines.
+Weights initial_weights(const Settings& settings, std::uint64_t seed);
+// The numbers of the rows to train on, shuffled anew for each epoch.
 std::vector<std::size_t> epoch_order(int epoch);
 
-// Trains through the engine in float64, with Ddp and one rank per device, and returns the weights.
+// The same training through the engine, in float64, by Ddp with one rank per device. Begins with
+// the initial weights of seed 0, and returns the last ones.
 Weights train_through_engine(const Settings& settings, int num_devices);
 
 // Reads the flags, prints the question, runs the body. Returns the exit code.
