@@ -1,31 +1,31 @@
 // 00: How does a data-parallel training engine work, from the tensor to DDP?
 //
-// This file is the whole engine once more, small enough to read in one go, from top to bottom:
+// This file is the engine once more, small enough to be read from top to bottom:
 //
-//   1. a tensor                          5. DataParallel: scatter, replicate, parallel_apply,
-//   gather
-//   2. a tape, which makes gradients     6. ranks, and the ring all-reduce
-//   3. a model and an optimizer          7. DDP: buckets of gradients, reduced during backward
-//   4. training on one device            8. all ways compared, with each other and with the engine
+//   1. a tensor
+//   2. a tape, which turns a forward pass into gradients
+//   3. a model and an optimizer
+//   4. training
+//   5. DataParallel: scatter, replicate, parallel apply, gather
+//   6. ranks, and the ring all-reduce
+//   7. DDP: buckets of gradients, reduced during backward
+//   8. the comparison with one device, and with the engine
 //
-// It uses the standard library, and includes nothing of the engine. engine_weights.h provides
-// the digits, the numbers that training starts from, and the engine's weights for the last check.
+// It uses the standard library and includes nothing of the engine. engine_weights.h has the digits,
+// the numbers that training starts from, and the weights that the engine ends with.
 //
-// You will see: a model trained on one device, by DataParallel and by DDP on 2 and 4 devices; the
-// time of an epoch for each; and that all of them end with the weights of one device, and with
-// those of the engine.
+// You will see: one model trained on one device, then on 2 and 4 by DataParallel and by DDP; the
+// time of an epoch of each; and that all end with the weights of one device, and of the engine.
 //
 // Run:  00_whole_engine [--hidden 128] [--bucket-kib 8] [--fast]
 //
 // Expected output with --fast: tutorials/expected/00.txt
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <deque>
 #include <functional>
@@ -41,21 +41,27 @@
 
 namespace {
 
-using lockstep::tutorial::Digits;
-using lockstep::tutorial::Settings;
-using lockstep::tutorial::Weights;
+namespace tutorial = lockstep::tutorial;
+using tutorial::Digits;
+using tutorial::Settings;
+using tutorial::Weights;
+
+constexpr std::size_t kPixels = 64;   // of a digit
+constexpr std::size_t kClasses = 10;  // the digits 0 to 9
 
 // ─── 1. A tensor ────────────────────────────────────────────────────────────────────────────────
 
-// Numbers in rows and columns. A bias or a loss has one row.
+// Numbers in rows and columns. A bias has one row, and a loss is a single number.
 struct Tensor {
   Tensor() = default;
-  Tensor(std::size_t rows, std::size_t columns)
-      : num_rows(rows), num_columns(columns), values(rows * columns) {}
+  Tensor(std::size_t rows, std::size_t columns, double fill = 0)
+      : num_rows(rows), num_columns(columns), values(rows * columns, fill) {}
 
-  std::span<double> row(std::size_t r) { return {&values[r * num_columns], num_columns}; }
+  std::span<double> row(std::size_t r) {
+    return std::span(values).subspan(r * num_columns, num_columns);
+  }
   std::span<const double> row(std::size_t r) const {
-    return {&values[r * num_columns], num_columns};
+    return std::span(values).subspan(r * num_columns, num_columns);
   }
 
   std::size_t num_rows = 0;
@@ -68,45 +74,42 @@ void add_scaled(std::span<double> sum, double factor, std::span<const double> te
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factor * terms[i];
 }
 
-Tensor scaled(double factor, Tensor x) {
-  for (double& value : x.values) value *= factor;
-  return x;
-}
+// In the engine: engine/tensor/tensor.h, with more dimensions and number types, and for GPUs.
 
-// In the engine: engine/tensor/tensor.h, with more dimensions and types, on CPUs and GPUs.
-
-// ─── 2. A tape, which makes gradients ───────────────────────────────────────────────────────────
+// ─── 2. A tape, which turns a forward pass into gradients ───────────────────────────────────────
 
 // A tensor, and the gradient of the loss with respect to it.
 struct Variable {
   void add_gradient(const Tensor& term) {
     if (grad.values.empty()) grad = Tensor(value.num_rows, value.num_columns);
     add_scaled(grad.values, 1, term.values);
-    if (on_grad_ready) on_grad_ready();  // one term is all: here each parameter is used once
+    if (on_grad_ready) on_grad_ready();
   }
 
   Tensor value;
-  Tensor grad = {};                          // empty before backward
+  Tensor grad = {};                          // empty before the backward pass
   bool requires_grad = true;                 // false for the rows of a batch
   std::string name = {};                     // of a parameter
-  std::function<void()> on_grad_ready = {};  // the gradient hook, for section 7
+  std::function<void()> on_grad_ready = {};  // a hook, which section 7 needs
 };
 
-// Remembers the operations of a forward pass. The backward pass goes through them in reverse order,
-// and each turns the gradient of its output into the gradients of its inputs: the chain rule.
+// Remembers the operations of a forward pass. The backward pass goes through them in reverse, and
+// each turns the gradient of its output into the gradients of its inputs: the chain rule.
 class Tape {
  public:
   using BackwardFunction = std::function<void(const Variable& output)>;
 
-  // The output lives as long as the tape.
+  // Returns the output as a variable, which lives as long as the tape.
   Variable& record(Tensor output, BackwardFunction backward) {
     operations_.push_back({{.value = std::move(output)}, std::move(backward)});
     return operations_.back().output;
   }
 
-  // From the gradient of the last output to the gradients of all parameters.
-  void backward(const Tensor& gradient) {
-    operations_.back().output.add_gradient(gradient);
+  // The last output is the loss. Its gradient with respect to itself is 1.
+  void backward() { backward(Tensor(1, 1, 1.0)); }
+
+  void backward(const Tensor& gradient_of_last_output) {
+    operations_.back().output.add_gradient(gradient_of_last_output);
     for (auto operation = operations_.rbegin(); operation != operations_.rend(); ++operation) {
       operation->backward(operation->output);
     }
@@ -121,17 +124,17 @@ class Tape {
     BackwardFunction backward;
   };
 
-  std::deque<Operation> operations_;  // a deque, since its elements stay where they are
+  std::deque<Operation> operations_;  // a deque never moves its elements, and others point to them
 };
 
-// y = x W^T + b, with x [rows, in], W [out, in], b [1, out] and y [rows, out].
+// y = x W^T + b, for x [rows, in], W [out, in], b [1, out] and y [rows, out].
 Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Tensor y(x.num_rows, weight.num_rows);
   for (std::size_t r = 0; r < y.num_rows; ++r) {
+    const auto row = x.row(r);
     for (std::size_t o = 0; o < y.num_columns; ++o) {
-      const auto row = x.row(r);
-      y.row(r)[o] =
-          std::inner_product(row.begin(), row.end(), weight.row(o).begin(), bias.values[o]);
+      const auto weights = weight.row(o);
+      y.row(r)[o] = std::inner_product(row.begin(), row.end(), weights.begin(), bias.values[o]);
     }
   }
   return y;
@@ -140,23 +143,23 @@ Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias)
 // dW = dy^T x
 Tensor weight_gradient(const Tensor& dy, const Tensor& x) {
   Tensor dw(dy.num_columns, x.num_columns);
-  for (std::size_t r = 0; r < x.num_rows; ++r) {
+  for (std::size_t r = 0; r < dy.num_rows; ++r) {
     for (std::size_t o = 0; o < dw.num_rows; ++o) add_scaled(dw.row(o), dy.row(r)[o], x.row(r));
   }
   return dw;
 }
 
-// db = the sum of dy's rows
+// db = the sum of the rows of dy
 Tensor bias_gradient(const Tensor& dy) {
   Tensor db(1, dy.num_columns);
-  for (std::size_t r = 0; r < dy.num_rows; ++r) add_scaled(db.row(0), 1, dy.row(r));
+  for (std::size_t r = 0; r < dy.num_rows; ++r) add_scaled(db.values, 1, dy.row(r));
   return db;
 }
 
 // dx = dy W
 Tensor input_gradient(const Tensor& dy, const Tensor& weight) {
   Tensor dx(dy.num_rows, weight.num_columns);
-  for (std::size_t r = 0; r < dx.num_rows; ++r) {
+  for (std::size_t r = 0; r < dy.num_rows; ++r) {
     for (std::size_t o = 0; o < weight.num_rows; ++o) {
       add_scaled(dx.row(r), dy.row(r)[o], weight.row(o));
     }
@@ -173,63 +176,57 @@ Variable& linear(Tape& tape, Variable& x, Variable& weight, Variable& bias) {
   return tape.record(linear_forward(x.value, weight.value, bias.value), backward);
 }
 
-// y = max(x, 0). Where x was cut off, it gets no gradient.
+// y = max(x, 0). An element that was below 0 gets no gradient.
 Variable& relu(Tape& tape, Variable& x) {
   Tensor output = x.value;
   for (double& value : output.values) value = std::max(value, 0.0);
   return tape.record(std::move(output), [&x](const Variable& y) {
     Tensor dx = y.grad;
     for (std::size_t i = 0; i < dx.values.size(); ++i) {
-      if (y.value.values[i] <= 0) dx.values[i] = 0;
+      if (x.value.values[i] <= 0) dx.values[i] = 0;
     }
     x.add_gradient(dx);
   });
 }
 
-// Turns each row of outputs into probabilities: positive, with a sum of 1.
-Tensor softmax(const Tensor& outputs) {
-  Tensor probabilities = outputs;
-  for (std::size_t r = 0; r < outputs.num_rows; ++r) {
+// Turns each row into probabilities: positive numbers with a sum of 1.
+Tensor softmax(const Tensor& x) {
+  Tensor probabilities = x;
+  for (std::size_t r = 0; r < x.num_rows; ++r) {
     const auto row = probabilities.row(r);
     const double largest = *std::max_element(row.begin(), row.end());
-    for (double& value : row) value = std::exp(value - largest);  // so that none overflows
+    for (double& value : row) value = std::exp(value - largest);  // at most 1: never infinite
     const double sum = std::accumulate(row.begin(), row.end(), 0.0);
     for (double& value : row) value /= sum;
   }
   return probabilities;
 }
 
-// The mean over the batch of -log(the probability of the right label). A device that has only a
-// shard of the batch also divides by the rows of the whole batch: then the losses of all devices
-// add up to the loss of one device, and so do their gradients.
-Variable& cross_entropy(Tape& tape, Variable& outputs, const std::vector<int>& labels,
+// The mean of -log(probability of the right label) over the rows of the batch. A device that has
+// only a shard of the batch divides by the rows of the whole batch, too: then the losses of all
+// devices add up to the loss of one device, and their gradients to its gradients.
+Variable& cross_entropy(Tape& tape, Variable& x, const std::vector<int>& labels,
                         std::size_t batch_rows) {
-  const double share = 1.0 / static_cast<double>(batch_rows);
-  Tensor dx = softmax(outputs.value);  // becomes the probabilities minus 1 for the right label
+  const Tensor probabilities = softmax(x.value);
   Tensor loss(1, 1);
   for (std::size_t r = 0; r < labels.size(); ++r) {
-    double& right = dx.row(r)[static_cast<std::size_t>(labels[r])];
-    loss.values[0] -= share * std::log(right);
-    right -= 1;
+    loss.values[0] -= std::log(probabilities.row(r)[labels[r]]) / batch_rows;
   }
-  return tape.record(std::move(loss), [&outputs, share, dx](const Variable& y) {
-    outputs.add_gradient(scaled(share * y.grad.values[0], dx));
-  });
+  const auto backward = [&x, &labels, batch_rows, probabilities](const Variable& y) {
+    Tensor difference = probabilities;  // from the right answer, which is 1 for the label
+    for (std::size_t r = 0; r < labels.size(); ++r) difference.row(r)[labels[r]] -= 1;
+    Tensor dx(x.value.num_rows, x.value.num_columns);
+    add_scaled(dx.values, y.grad.values[0] / batch_rows, difference.values);
+    x.add_gradient(dx);
+  };
+  return tape.record(std::move(loss), backward);
 }
 
-// loss.backward() in PyTorch. The gradient of the loss with respect to itself is 1.
-void backward_from_loss(Tape& tape) {
-  Tensor one(1, 1);
-  one.values[0] = 1;
-  tape.backward(one);
-}
-
-// In the engine: engine/autograd/variable.h and backward.cpp, for graphs in which a value is used
-// more than once, and on several devices at a time. engine/autograd/ops has the operations.
+// In the engine: engine/autograd, for every graph of operations, on several devices at a time.
 
 // ─── 3. A model and an optimizer ────────────────────────────────────────────────────────────────
 
-// A model, or something around a model that is used like one: DataParallel, Ddp.
+// A model; or DataParallel or Ddp, which wrap a model and are used like one.
 class Module {
  public:
   virtual ~Module() = default;
@@ -248,13 +245,12 @@ struct Linear {
   Variable bias;
 };
 
-// Linear, ReLU, Linear: from the 64 pixels of a digit to ten numbers. The largest is that of the
-// digit which the model sees.
+// Linear, ReLU, Linear: from the pixels of a digit to ten numbers. The largest one says which digit
+// the model sees.
 class Model : public Module {
  public:
   Model(const Settings& settings, const Weights& weights)
-      : first_("first", 64, static_cast<std::size_t>(settings.hidden)),
-        second_("second", static_cast<std::size_t>(settings.hidden), 10) {
+      : first_("first", kPixels, settings.hidden), second_("second", settings.hidden, kClasses) {
     const auto all = parameters();
     for (std::size_t p = 0; p < all.size(); ++p) all[p]->value.values = weights[p];
   }
@@ -279,8 +275,8 @@ class Model : public Module {
   Linear second_;
 };
 
-// Stochastic gradient descent with momentum: every parameter takes a step against a running sum of
-// its gradients, in which old gradients count less and less.
+// Gradient descent with momentum: a parameter takes a step against a running sum of its gradients,
+// in which older ones count less and less.
 class Sgd {
  public:
   Sgd(std::vector<Variable*> parameters, const Settings& settings)
@@ -309,66 +305,64 @@ class Sgd {
   std::vector<Variable*> parameters_;
   double learning_rate_;
   double momentum_;
-  std::vector<std::vector<double>> running_sums_;  // of each parameter's gradients
+  std::vector<std::vector<double>> running_sums_;  // one for each parameter
 };
 
 // In the engine: engine/nn and engine/optim, with convolutions, attention, batch norm and AdamW.
 
 // ─── 4. Training ────────────────────────────────────────────────────────────────────────────────
 
-// Rows begin ... end - 1.
+// One of the parts that a batch is cut into, one for each device.
+struct Shard {
+  int index = 0;
+  int count = 1;  // of all shards
+};
+
 struct RowRange {
   std::size_t begin = 0;
-  std::size_t end = 0;
+  std::size_t count = 0;
 };
 
-// One of `count` shards of a batch. One device has the only shard.
-struct Shard {
-  std::size_t index = 0;
-  std::size_t count = 1;
+// Every shard gets the same number of rows, except that the last ones may get fewer.
+RowRange rows_of(const Shard& shard, std::size_t num_rows) {
+  const std::size_t most = (num_rows + shard.count - 1) / shard.count;
+  const std::size_t begin = std::min(shard.index * most, num_rows);
+  return {begin, std::min(most, num_rows - begin)};
+}
 
-  // Equally many rows for each, or fewer for the last.
-  RowRange rows_of(std::size_t num_rows) const {
-    const std::size_t rows_each = (num_rows + count - 1) / count;
-    const std::size_t begin = std::min(index * rows_each, num_rows);
-    return {begin, std::min(begin + rows_each, num_rows)};
-  }
-};
-
+// The rows of one shard.
 struct Batch {
-  Tensor x;                     // [rows of the shard, 64]
-  std::vector<int> labels;      // of these rows
+  Tensor x;  // [rows, kPixels]
+  std::vector<int> labels;
   std::size_t global_rows = 0;  // of all shards together
 };
 
 Batch take_rows(const Digits& digits, std::span<const std::size_t> rows) {
-  Batch batch{Tensor(rows.size(), 64), {}, rows.size()};
+  Batch batch{Tensor(rows.size(), kPixels), {}, rows.size()};
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    std::copy_n(&digits.pixels[rows[r] * 64], 64, batch.x.row(r).begin());
+    std::copy_n(&digits.pixels[rows[r] * kPixels], kPixels, batch.x.row(r).begin());
     batch.labels.push_back(digits.labels[rows[r]]);
   }
   return batch;
 }
 
-// An epoch uses every row once, in an order that is shuffled anew for each epoch. Cuts it into
-// batches, and takes this shard of each.
+// An epoch uses each row once, in a new order. Cuts it into batches, and takes a shard of each.
 std::vector<Batch> load_epoch(const Digits& digits, int epoch, const Settings& settings,
                               const Shard& shard) {
-  const std::vector<std::size_t> order = lockstep::tutorial::epoch_order(epoch);
-  const auto batch_size = static_cast<std::size_t>(settings.batch_size);
+  const std::vector<std::size_t> order = tutorial::epoch_order(epoch);
+  const std::size_t batch_size = settings.batch_size;
   std::vector<Batch> batches;
   for (std::size_t begin = 0; begin < order.size(); begin += batch_size) {
     const std::size_t global_rows = std::min(batch_size, order.size() - begin);
-    const RowRange rows = shard.rows_of(global_rows);
-    const std::span all(order);
-    batches.push_back(take_rows(digits, all.subspan(begin + rows.begin, rows.end - rows.begin)));
+    const RowRange rows = rows_of(shard, global_rows);
+    batches.push_back(take_rows(digits, std::span(order).subspan(begin + rows.begin, rows.count)));
     batches.back().global_rows = global_rows;
   }
   return batches;
 }
 
-// The only training loop, whether the module is the model itself, DataParallel or Ddp. Returns the
-// mean loss of each epoch.
+// The training loop, the same for a model on one device, DataParallel and Ddp. Returns the mean
+// loss of each epoch.
 std::vector<double> train(Module& module, const Digits& digits, const Settings& settings,
                           const Shard& shard = {}) {
   Sgd optimizer(module.parameters(), settings);
@@ -381,49 +375,48 @@ std::vector<double> train(Module& module, const Digits& digits, const Settings& 
       Variable x{.value = batch.x, .requires_grad = false};
       Variable& outputs = module.forward(tape, x);
       const Variable& loss = cross_entropy(tape, outputs, batch.labels, batch.global_rows);
-      backward_from_loss(tape);
+      tape.backward();
       optimizer.step();
-      loss_sum += loss.value.values[0] * static_cast<double>(batch.global_rows);
+      loss_sum += loss.value.values[0] * batch.global_rows;
     }
-    losses.push_back(loss_sum / static_cast<double>(digits.labels.size()));
+    losses.push_back(loss_sum / digits.labels.size());
   }
   return losses;
 }
 
 // The fraction of the digits that the model recognises.
-double accuracy(Module& model, const Digits& digits) {
+double accuracy(Model& model, const Digits& digits) {
   std::vector<std::size_t> all_rows(digits.labels.size());
   std::iota(all_rows.begin(), all_rows.end(), std::size_t{0});
   Tape tape;
   Variable x{.value = take_rows(digits, all_rows).x, .requires_grad = false};
   const Tensor& outputs = model.forward(tape, x).value;
-  std::size_t num_right = 0;
+  double num_right = 0;
   for (std::size_t r = 0; r < outputs.num_rows; ++r) {
     const auto row = outputs.row(r);
     const auto guess = std::max_element(row.begin(), row.end()) - row.begin();
     if (guess == digits.labels[r]) ++num_right;
   }
-  return static_cast<double>(num_right) / static_cast<double>(outputs.num_rows);
+  return num_right / digits.labels.size();
 }
 
-// In the engine: engine/data, with a thread that prepares the next batches, images and text.
+// In the engine: engine/data, where a thread of its own prepares the next batches.
 
-// ─── 5. DataParallel: scatter, replicate, parallel_apply, gather ────────────────────────────────
+// ─── 5. DataParallel: scatter, replicate, parallel apply, gather ────────────────────────────────
 
-// Calls work(0), work(1), ... at the same time, each on a thread of its own. Such a thread stands
-// for a device here.
-void run_in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
+// Calls work(0), work(1), ... at the same time, each on a thread, which stands for a device.
+void run_in_parallel(int num_devices, const std::function<void(int)>& work) {
   std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
+  for (int device = 0; device < num_devices; ++device) threads.emplace_back(work, device);
   for (std::thread& thread : threads) thread.join();
 }
 
-// One model on several devices, for one loop on one thread. In every step device 0 hands out rows
-// and weights, all devices compute, and device 0 collects outputs and, in backward, gradients.
-// The loss and the optimizer are on device 0 alone.
+// There is one training loop, on device 0, and its forward and backward passes use all devices.
+// Device 0 hands out rows and weights, all devices compute, and device 0 collects outputs and
+// gradients. The loss and the optimizer are on device 0 alone.
 class DataParallel : public Module {
  public:
-  DataParallel(Model& model, const Settings& settings, std::size_t num_devices)
+  DataParallel(Model& model, const Settings& settings, int num_devices)
       : model_(model), settings_(settings), num_devices_(num_devices) {}
 
   Variable& forward(Tape& tape, Variable& x) override {
@@ -436,78 +429,76 @@ class DataParallel : public Module {
   std::vector<Variable*> parameters() override { return model_.parameters(); }
 
  private:
-  // A copy of the model, and what its device needs for forward and backward.
+  // Everything that is on one device.
   struct Replica {
     Model model;
     Tape tape = {};
     Variable x = {};
-    Variable* output = nullptr;
+    Variable* outputs = nullptr;
   };
 
   // Cuts the rows of a tensor into one shard per device.
   std::vector<Tensor> scatter(const Tensor& x) const {
     std::vector<Tensor> shards;
-    for (std::size_t device = 0; device < num_devices_; ++device) {
-      const RowRange rows = Shard{device, num_devices_}.rows_of(x.num_rows);
-      Tensor& shard = shards.emplace_back(rows.end - rows.begin, x.num_columns);
-      for (std::size_t r = rows.begin; r < rows.end; ++r) {
-        std::ranges::copy(x.row(r), shard.row(r - rows.begin).begin());
-      }
+    for (int device = 0; device < num_devices_; ++device) {
+      const RowRange rows = rows_of({device, num_devices_}, x.num_rows);
+      Tensor& shard = shards.emplace_back(rows.count, x.num_columns);
+      std::copy_n(&x.values[rows.begin * x.num_columns], shard.values.size(), shard.values.begin());
     }
     return shards;
   }
 
-  // Copies the model to every device. The replicas of the step before are thrown away.
+  // Copies the model to every device. The replicas of the last step are thrown away.
   void replicate() {
     replicas_.clear();
-    for (std::size_t device = 0; device < num_devices_; ++device) {
+    for (int device = 0; device < num_devices_; ++device) {
       replicas_.push_back({.model = Model(settings_, model_.weights())});
     }
   }
 
-  // Every replica computes its outputs, all at the same time.
+  // Every replica goes forward with its shard, all at the same time.
   void parallel_apply(const std::vector<Tensor>& shards) {
-    run_in_parallel(num_devices_, [&](std::size_t device) {
+    run_in_parallel(num_devices_, [&](int device) {
       Replica& replica = replicas_[device];
       replica.x = {.value = shards[device], .requires_grad = false};
-      replica.output = &replica.model.forward(replica.tape, replica.x);
+      replica.outputs = &replica.model.forward(replica.tape, replica.x);
     });
   }
 
-  // Joins the rows of all outputs into one tensor, on device 0.
+  // Joins the outputs of all replicas on device 0.
   Variable& gather(Tape& tape) {
-    Tensor all(0, replicas_[0].output->value.num_columns);
+    Tensor all(0, kClasses);
     for (const Replica& replica : replicas_) {
-      const Tensor& part = replica.output->value;
+      const Tensor& part = replica.outputs->value;
       all.num_rows += part.num_rows;
       all.values.insert(all.values.end(), part.values.begin(), part.values.end());
     }
-    return tape.record(std::move(all), [this](const Variable& y) { backward(y.grad); });
+    return tape.record(std::move(all), [this](const Variable& outputs) { backward(outputs.grad); });
   }
 
-  // The same in reverse: the gradient of gather is a scatter, then every replica goes backward, and
-  // the gradient of replicate is a sum over the replicas, on device 0.
+  // The same in reverse. The gradient of gather is a scatter; then every replica goes backward, all
+  // at the same time; and the gradient of replicate is a sum over the replicas, on device 0.
   void backward(const Tensor& gradient) {
     const std::vector<Tensor> shards = scatter(gradient);
     run_in_parallel(num_devices_,
-                    [&](std::size_t device) { replicas_[device].tape.backward(shards[device]); });
+                    [&](int device) { replicas_[device].tape.backward(shards[device]); });
     for (Replica& replica : replicas_) {
-      const auto to = parameters(), from = replica.model.parameters();
-      for (std::size_t p = 0; p < to.size(); ++p) to[p]->add_gradient(from[p]->grad);
+      const auto sums = parameters(), terms = replica.model.parameters();
+      for (std::size_t p = 0; p < sums.size(); ++p) sums[p]->add_gradient(terms[p]->grad);
     }
   }
 
   Model& model_;
   Settings settings_;
-  std::size_t num_devices_;
+  int num_devices_;
   std::deque<Replica> replicas_;
 };
 
-// In the engine: engine/parallel/data_parallel/stages.h, with threads that stay, and with GPUs.
+// In the engine: engine/parallel/data_parallel, for GPUs too, with threads that live on.
 
 // ─── 6. Ranks, and the ring all-reduce ──────────────────────────────────────────────────────────
 
-// Messages from one rank to another, which arrive in the order in which they were sent.
+// Messages from one rank to another. They arrive in the order in which they were sent.
 class Mailbox {
  public:
   void put(std::vector<double> message) {
@@ -531,81 +522,79 @@ class Mailbox {
   std::deque<std::vector<double>> messages_;
 };
 
-// A rank is one of several that run the same program, each with a model of its own. Ranks share
-// nothing, and only send each other messages.
+// What a rank knows of the others: how many there are, and how to send them messages. Every rank
+// has a device, a model and a training loop of its own.
 class Communicator {
  public:
-  // mailboxes: from every rank to every rank.
-  Communicator(std::size_t rank, std::size_t world_size, std::deque<Mailbox>& mailboxes)
+  // mailboxes: one from each rank to each rank.
+  Communicator(int rank, int world_size, std::deque<Mailbox>& mailboxes)
       : rank_(rank), world_size_(world_size), mailboxes_(mailboxes) {}
 
-  std::size_t rank() const { return rank_; }
-  std::size_t world_size() const { return world_size_; }
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
 
   // Does not wait for the receiver.
-  void send(std::span<const double> values, std::size_t to) {
+  void send(std::span<const double> values, int to) {
     mailboxes_[rank_ * world_size_ + to].put({values.begin(), values.end()});
   }
 
-  std::vector<double> recv(std::size_t from) {
-    return mailboxes_[from * world_size_ + rank_].take();
-  }
+  std::vector<double> recv(int from) { return mailboxes_[from * world_size_ + rank_].take(); }
 
  private:
-  std::size_t rank_;
-  std::size_t world_size_;
+  int rank_;
+  int world_size_;
   std::deque<Mailbox>& mailboxes_;
 };
 
 // Runs work as every rank. A rank is a thread here; in PyTorch it is a process.
-void run_ranks(std::size_t world_size, const std::function<void(Communicator&)>& work) {
+void run_ranks(int world_size, const std::function<void(Communicator&)>& work) {
   std::deque<Mailbox> mailboxes(world_size * world_size);
-  run_in_parallel(world_size, [&](std::size_t rank) {
+  run_in_parallel(world_size, [&](int rank) {
     Communicator ranks(rank, world_size, mailboxes);
     work(ranks);
   });
 }
 
-// All ranks get the values of rank 0.
+// Every rank gets the values of rank 0.
 void broadcast(Communicator& ranks, std::vector<double>& values) {
   if (ranks.rank() != 0) {
     values = ranks.recv(0);
     return;
   }
-  for (std::size_t to = 1; to < ranks.world_size(); ++to) ranks.send(values, to);
+  for (int to = 1; to < ranks.world_size(); ++to) ranks.send(values, to);
 }
 
-// All ranks get the sum of their buffers. Each buffer is cut into one chunk per rank, and every
-// rank only sends to the next one. Chunks first travel around the ring and are added up on the way,
-// until every rank has one chunk that is complete; then the complete chunks travel around the ring.
-// So a rank sends less than twice its buffer, however many ranks there are.
+// Every rank gets the sum of all buffers. Each buffer is cut into one chunk per rank, and each rank
+// sends only to the next one. The chunks travel around the ring and are added up on the way, until
+// every rank has one complete chunk; then the complete chunks travel around the ring. A rank sends
+// less than two buffers, however many ranks there are.
 void ring_all_reduce(Communicator& ranks, std::span<double> buffer) {
-  const std::size_t n = ranks.world_size(), me = ranks.rank();
-  const std::size_t next = (me + 1) % n, previous = (me + n - 1) % n;
-  const auto chunk = [&](std::size_t number) {  // counted around the ring: n is chunk 0 again
-    const std::size_t c = number % n;
-    const std::size_t begin = c * buffer.size() / n, end = (c + 1) * buffer.size() / n;
+  const int n = ranks.world_size(), me = ranks.rank();
+  const int next = (me + 1) % n, previous = (me + n - 1) % n;
+  const auto chunk = [&](int number) {  // counted around the ring: -1 is the last one
+    const std::size_t c = (number + 2 * n) % n;
+    const std::size_t begin = buffer.size() * c / n, end = buffer.size() * (c + 1) / n;
     return buffer.subspan(begin, end - begin);
   };
-  for (std::size_t step = 1; step < n; ++step) {  // reduce-scatter: add and pass on
-    ranks.send(chunk(me + n - step), next);
-    add_scaled(chunk(me + 2 * n - step - 1), 1, ranks.recv(previous));
-  }                                               // now chunk number `me` is complete
-  for (std::size_t step = 1; step < n; ++step) {  // all-gather: pass complete chunks on
-    ranks.send(chunk(me + n - step + 1), next);
-    std::ranges::copy(ranks.recv(previous), chunk(me + n - step).begin());
+  for (int step = 0; step < n - 1; ++step) {  // reduce-scatter: add and pass on
+    ranks.send(chunk(me - 1 - step), next);
+    add_scaled(chunk(me - 2 - step), 1, ranks.recv(previous));
+  }                                           // now chunk number `me` is complete
+  for (int step = 0; step < n - 1; ++step) {  // all-gather: pass the complete chunks on
+    ranks.send(chunk(me - step), next);
+    std::ranges::copy(ranks.recv(previous), chunk(me - 1 - step).begin());
   }
 }
 
-// In the engine: engine/plan/ring.cpp and engine/comm, with processes, TCP, NCCL and other plans.
+// In the engine: engine/plan/ring.cpp and engine/comm, between processes, hosts and GPUs, too.
 
 // ─── 7. DDP: buckets of gradients, reduced during backward ──────────────────────────────────────
 
-// A thread for communication, beside the one that computes. It does one task after the other.
+// A thread for communication, beside the one that computes. It does one task after another.
 class CommunicationStream {
  public:
   ~CommunicationStream() {
-    enqueue({});  // the empty task ends the thread
+    enqueue({});  // an empty task ends the thread
     thread_.join();
   }
 
@@ -631,7 +620,7 @@ class CommunicationStream {
       lock.unlock();
       task();
       lock.lock();
-      tasks_.pop_front();  // only now: it was not done before
+      tasks_.pop_front();  // not before, so that synchronize() waits for its end
       changed_.notify_all();
     }
   }
@@ -642,31 +631,33 @@ class CommunicationStream {
   std::thread thread_{[this] { run(); }};  // the last member, since it uses the others
 };
 
-// Parameters whose gradients travel together.
+// Parameters whose gradients travel together: one long message takes less time than many short
+// ones.
 struct Bucket {
   std::vector<Variable*> parameters;
   std::size_t num_bytes = 0;
-  std::size_t num_pending = 0;  // gradients that this backward pass has not computed yet
+  std::size_t num_pending = 0;  // gradients that this backward pass has still to compute
 };
 
-// From the last parameter to the first, since backward computes their gradients in this order. A
-// bucket takes parameters until it has the stated size.
+// Fills one bucket after the other, with the last parameter first: backward computes gradients in
+// this order.
 std::vector<Bucket> make_buckets(Module& module, const Settings& settings) {
   std::vector<Bucket> buckets(1);
   const auto parameters = module.parameters();
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    const auto full_bytes = static_cast<std::size_t>(1024 * settings.bucket_kib);
-    if (buckets.back().num_bytes >= full_bytes) buckets.emplace_back();
+    if (buckets.back().num_bytes >= 1024 * settings.bucket_kib) buckets.emplace_back();
     buckets.back().parameters.push_back(*parameter);
     buckets.back().num_bytes += sizeof(double) * (*parameter)->value.values.size();
   }
   return buckets;
 }
 
-// Every rank trains its own model on its shard of each batch. Gradients are summed over the ranks,
-// so that all models take the same steps. A bucket leaves as soon as its last gradient is ready:
-// the communication thread reduces it, while this thread computes the gradients of the layers
-// before. All ranks fill their buckets in the same order, so they all reduce the same one.
+// Every rank trains a model of its own on its shard of each batch. All start with the weights of
+// rank 0, and gradients are summed over the ranks, so the models stay equal.
+//
+// When the last gradient of a bucket is ready, the communication thread sums the bucket, while this
+// thread goes on with the gradients of the layers before: communication overlaps with backward. The
+// buckets get full in the same order on all ranks, so the ranks never wait for different ones.
 class Ddp : public Module {
  public:
   Ddp(Module& module, Communicator& ranks, const Settings& settings)
@@ -680,7 +671,7 @@ class Ddp : public Module {
   }
 
   ~Ddp() override {
-    for (Variable* parameter : module_.parameters()) parameter->on_grad_ready = nullptr;
+    for (Variable* parameter : module_.parameters()) parameter->on_grad_ready = {};
   }
 
   Variable& forward(Tape& tape, Variable& x) override {
@@ -693,13 +684,13 @@ class Ddp : public Module {
 
  private:
   void count_gradient(Bucket& bucket) {
-    if (--bucket.num_pending > 0) return;
-    stream_.enqueue([this, &bucket] { reduce(bucket); });
+    --bucket.num_pending;
+    if (bucket.num_pending == 0) stream_.enqueue([this, &bucket] { all_reduce(bucket); });
   }
 
   // On the communication thread.
-  void reduce(const Bucket& bucket) {
-    std::vector<double> buffer;  // all gradients, one behind the other
+  void all_reduce(const Bucket& bucket) {
+    std::vector<double> buffer;  // one gradient behind the other
     for (const Variable* parameter : bucket.parameters) {
       const std::vector<double>& grad = parameter->grad.values;
       buffer.insert(buffer.end(), grad.begin(), grad.end());
@@ -709,7 +700,7 @@ class Ddp : public Module {
     for (Variable* parameter : bucket.parameters) {
       std::vector<double>& grad = parameter->grad.values;
       std::copy_n(sum, grad.size(), grad.begin());
-      sum += static_cast<std::ptrdiff_t>(grad.size());
+      sum += grad.size();
     }
   }
 
@@ -719,57 +710,43 @@ class Ddp : public Module {
   CommunicationStream stream_;
 };
 
-// In the engine: engine/parallel/ddp/grad_reducer.h; gradients lie in their buckets from the start.
+// In the engine: engine/parallel/ddp, where gradients are computed in their buckets, not copied.
 
-// ─── 8. All ways compared, with each other and with the engine ──────────────────────────────────
+// ─── 8. The comparison with one device, and with the engine ─────────────────────────────────────
 
-using lockstep::tutorial::check_close;
+using Clock = std::chrono::steady_clock;
 
-constexpr double kTolerance = 1e-12;  // float64 rounds at 1e-16, in another order at each step
-constexpr std::array<std::size_t, 2> kDeviceCounts = {2, 4};
+constexpr double kTolerance = 1e-12;  // float64 has 16 digits, and only the order of sums differs
 
-struct Result {
-  std::string name;  // of the way to train
-  std::size_t num_devices = 1;
-  Weights weights = {};
-  double epoch_ms = 0;
-};
-
-Result measure(const std::string& way, std::size_t num_devices, const Settings& settings,
-               const std::function<Weights()>& train_model) {
-  const auto start = std::chrono::steady_clock::now();
-  Weights weights = train_model();
-  const std::chrono::duration<double, std::milli> elapsed =
-      std::chrono::steady_clock::now() - start;
-  return {way, num_devices, std::move(weights), elapsed.count() / settings.epochs};
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-Model make_model(const Settings& settings, std::uint64_t seed = 0) {
-  return {settings, lockstep::tutorial::initial_weights(settings, seed)};
+Model make_model(const Settings& settings, int seed = 0) {
+  return {settings, tutorial::initial_weights(settings, seed)};
 }
 
-Weights train_on_one_device(const Digits& digits, const Settings& settings) {
+Weights train_alone(const Digits& digits, const Settings& settings, int /*num_devices*/) {
   Model model = make_model(settings);
   const std::vector<double> losses = train(model, digits, settings);
   for (std::size_t epoch = 0; epoch < losses.size(); ++epoch) {
     std::printf("epoch %2zu  loss %.4f\n", epoch + 1, losses[epoch]);
   }
-  std::printf("%.1f %% of 297 digits that it has not seen are recognised\n",
-              100 * accuracy(model, lockstep::tutorial::load_test_digits()));
+  std::printf("recognises %.1f %% of the digits that it was not trained on\n",
+              100 * accuracy(model, tutorial::load_test_digits()));
   return model.weights();
 }
 
-Weights train_with_data_parallel(const Digits& digits, const Settings& settings,
-                                 std::size_t num_devices) {
+Weights train_by_data_parallel(const Digits& digits, const Settings& settings, int num_devices) {
   Model model = make_model(settings);
   DataParallel data_parallel(model, settings, num_devices);
   train(data_parallel, digits, settings);
   return model.weights();
 }
 
-// Each rank draws weights of its own, and Ddp broadcasts those of rank 0. Returns the weights of
-// the last rank.
-Weights train_with_ddp(const Digits& digits, const Settings& settings, std::size_t num_devices) {
+// Each rank draws other weights, which Ddp replaces by those of rank 0. Returns the weights of the
+// last rank.
+Weights train_by_ddp(const Digits& digits, const Settings& settings, int num_devices) {
   Weights weights;
   run_ranks(num_devices, [&](Communicator& ranks) {
     Model model = make_model(settings, /*seed=*/ranks.rank());
@@ -778,6 +755,57 @@ Weights train_with_ddp(const Digits& digits, const Settings& settings, std::size
     if (ranks.rank() == num_devices - 1) weights = model.weights();
   });
   return weights;
+}
+
+std::string to_text(const std::vector<double>& numbers) {
+  std::string text;
+  for (const double number : numbers) {
+    text += ' ';
+    text += std::to_string(std::lround(number));
+  }
+  return text;
+}
+
+// Element i of rank r is (i + 1) * 10^r, so the digits of a sum say which ranks are in it.
+void show_ring() {
+  std::vector<std::vector<double>> buffers;
+  for (const double unit : {1, 10, 100, 1000}) {
+    buffers.push_back({unit, 2 * unit, 3 * unit, 4 * unit, 5 * unit, 6 * unit});
+  }
+  std::vector<std::vector<double>> sums = buffers;
+  run_ranks(4, [&](Communicator& ranks) { ring_all_reduce(ranks, sums[ranks.rank()]); });
+  for (std::size_t rank = 0; rank < sums.size(); ++rank) {
+    const std::string before = to_text(buffers[rank]), after = to_text(sums[rank]);
+    std::printf("rank %zu:%s ->%s\n", rank, before.c_str(), after.c_str());
+  }
+  const std::vector<double> sum = {1111, 2222, 3333, 4444, 5555, 6666};
+  tutorial::check("every rank has the sum of all", std::ranges::count(sums, sum) == 4);
+}
+
+// Prints the parameters of each bucket, and when one device has computed the last of its gradients.
+void show_buckets(const Digits& digits, const Settings& settings) {
+  Model model = make_model(settings);
+  const std::vector<Bucket> buckets = make_buckets(model, settings);
+  std::vector<double> ready_ms(buckets.size());
+  Clock::time_point start;
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    for (Variable* parameter : buckets[b].parameters) {
+      parameter->on_grad_ready = [&, b] { ready_ms[b] = milliseconds_since(start); };
+    }
+  }
+  const Batch batch = load_epoch(digits, 0, settings, {})[0];
+  Tape tape;
+  Variable x{.value = batch.x, .requires_grad = false};
+  cross_entropy(tape, model.forward(tape, x), batch.labels, batch.global_rows);
+  start = Clock::now();
+  tape.backward();
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    std::printf("bucket %zu:", b);
+    for (const Variable* parameter : buckets[b].parameters) {
+      std::printf(" %s", parameter->name.c_str());
+    }
+    std::printf(", %zu B, ready %.2f ms into backward\n", buckets[b].num_bytes, ready_ms[b]);
+  }
 }
 
 double largest_difference(const Weights& a, const Weights& b) {
@@ -792,87 +820,85 @@ double largest_difference(const Weights& a, const Weights& b) {
   return largest;
 }
 
-void print_rank(const char* when, std::size_t rank, const std::vector<double>& buffer) {
-  std::printf("  rank %zu %s", rank, when);
-  for (const double value : buffer) std::printf(" %5.0f", value);
-  std::printf("\n");
-}
+// A way to train, and the outcome.
+struct Result {
+  std::string way;
+  int num_devices = 1;
+  Weights weights = {};
+  double epoch_ms = 0;
+};
 
-// Element i of rank r is (i + 1) * 10^r, so the digits of a number tell which ranks are in it.
-void show_ring() {
-  std::vector<std::vector<double>> buffers;
-  for (const double unit : {1.0, 10.0, 100.0, 1000.0}) {
-    print_rank("has    ", buffers.size(),
-               buffers.emplace_back(std::vector{1 * unit, 2 * unit, 3 * unit, 4 * unit, 5 * unit}));
+void print_times(const std::vector<Result>& results) {
+  for (const Result& result : results) {
+    std::printf("%-17s %7.1f ms\n", result.way.c_str(), result.epoch_ms);
   }
-  run_ranks(buffers.size(),
-            [&](Communicator& ranks) { ring_all_reduce(ranks, buffers[ranks.rank()]); });
-  const std::vector<double> sum = {1111, 2222, 3333, 4444, 5555};
-  for (std::size_t rank = 0; rank < buffers.size(); ++rank)
-    print_rank("ends with", rank, buffers[rank]);
-  lockstep::tutorial::check("every rank has the sum", std::ranges::count(buffers, sum) == 4);
+  tutorial::say(
+      "The devices are threads and share the cores of this machine: more devices than cores only "
+      "cost time. So does a model this small, whose steps take a millisecond.");
 }
 
-void show_buckets(const Settings& settings) {
-  Model model = make_model(settings);
-  std::size_t number = 0;
-  for (const Bucket& bucket : make_buckets(model, settings)) {
-    std::printf("bucket %zu, %6zu B:", number++, bucket.num_bytes);
-    for (const Variable* parameter : bucket.parameters) std::printf(" %s", parameter->name.c_str());
-    std::printf("\n");
-  }
-}
-
-// In this file and in the engine, with the same number of devices.
-void compare_with_engine(const std::vector<Result>& results, const Settings& settings) {
+// Trains once more, through the engine, on each number of devices.
+void check_engine(const std::vector<Result>& results, const Settings& settings) {
   for (const int num_devices : {1, 2, 4}) {
-    const Weights engine = lockstep::tutorial::train_through_engine(settings, num_devices);
+    const Weights weights = tutorial::train_through_engine(settings, num_devices);
     for (const Result& result : results) {
-      if (static_cast<int>(result.num_devices) != num_devices) continue;
-      check_close(
-          "the engine's weights on " + std::to_string(num_devices) + ", and by " + result.name,
-          largest_difference(result.weights, engine), kTolerance);
+      if (result.num_devices != num_devices) continue;
+      tutorial::check_close("the engine's weights, and those of " + result.way,
+                            largest_difference(result.weights, weights), kTolerance);
     }
   }
 }
 
+void print_answer(const std::vector<Result>& results) {
+  const auto ms = [&](std::size_t i) { return std::to_string(std::lround(results[i].epoch_ms)); };
+  tutorial::answer(
+      "Backward goes through the operations in reverse. DataParallel adds up the replicas' "
+      "gradients on one device, DDP around a ring of ranks while backward runs. An epoch took " +
+          ms(0) + " ms on one device, " + ms(1) + " by DataParallel on 2 and " + ms(3) +
+          " by DDP on 2, and the weights are the engine's.",
+      {{"--hidden 512", "Four times the work for each step: now a second device gains more."},
+       {"--bucket-kib 0.001", "One bucket, and so one all-reduce, per parameter."},
+       {"--bucket-kib 1000", "A single bucket, full when backward ends: nothing overlaps."}});
+}
+
 void run(const Settings& settings) {
-  using lockstep::tutorial::step;
-  const Digits digits = lockstep::tutorial::load_train_digits();
-  step(1, "one device trains");
-  std::vector<Result> results = {
-      measure("one device", 1, settings, [&] { return train_on_one_device(digits, settings); })};
-  const auto add = [&](const std::string& way, std::size_t num_devices, const auto& train_model) {
-    results.push_back(measure(way + " on " + std::to_string(num_devices), num_devices, settings,
-                              [&] { return train_model(digits, settings, num_devices); }));
-    check_close("weights by " + results.back().name + ", and by one device",
-                largest_difference(results.back().weights, results.front().weights), kTolerance);
+  const Digits digits = tutorial::load_train_digits();
+  std::vector<Result> results;
+  const auto train_by = [&](const auto& way, const std::string& name, int num_devices) {
+    const auto start = Clock::now();
+    const Weights weights = way(digits, settings, num_devices);
+    results.push_back({name, num_devices, weights, milliseconds_since(start) / settings.epochs});
+    if (num_devices == 1) return;
+    tutorial::check_close("weights of " + name + ", and of one device",
+                          largest_difference(weights, results[0].weights), kTolerance);
   };
 
-  step(2, "DataParallel trains, on 2 and on 4 devices");
-  for (const std::size_t count : kDeviceCounts)
-    add("DataParallel", count, train_with_data_parallel);
+  tutorial::step(1, "one device trains");
+  train_by(train_alone, "one device", 1);
 
-  step(3, "four ranks add up their buffers around a ring");
+  tutorial::step(2, "DataParallel trains, on 2 and on 4 devices");
+  train_by(train_by_data_parallel, "DataParallel on 2", 2);
+  train_by(train_by_data_parallel, "DataParallel on 4", 4);
+
+  tutorial::step(3, "four ranks add up their buffers around a ring");
   show_ring();
 
-  step(4, "DDP trains, on 2 and on 4 devices");
-  show_buckets(settings);
-  for (const std::size_t count : kDeviceCounts) add("DDP", count, train_with_ddp);
+  tutorial::step(4, "DDP trains, on 2 and on 4 devices");
+  show_buckets(digits, settings);
+  train_by(train_by_ddp, "DDP on 2", 2);
+  train_by(train_by_ddp, "DDP on 4", 4);
 
-  step(5, "the time of an epoch");
-  for (const Result& result : results) {
-    std::printf("%-17s  %6.1f ms\n", result.name.c_str(), result.epoch_ms);
-  }
-  std::printf("All devices share this machine's cores: more devices than cores gain nothing.\n");
+  tutorial::step(5, "the time of an epoch");
+  print_times(results);
 
-  step(6, "the same training through the engine");
-  compare_with_engine(results, settings);
+  tutorial::step(6, "the same training through the engine");
+  check_engine(results, settings);
+  print_answer(results);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::tutorial::run_with_flags(
+  return tutorial::run_with_flags(
       argc, argv, "How does a data-parallel training engine work, from the tensor to DDP?", run);
 }

@@ -77,7 +77,9 @@ Weights train_through_engine(const Settings& settings, int num_devices) {
     train(ranks, *model, ddp, device, settings);
     if (ranks.rank() == ranks.world_size() - 1) weights = values_of(*model);
   };
-  comm::run_ranks(num_devices, work, {.default_plan = plan::AllReducePlan::ring});
+  comm::ThreadGroupOptions options;
+  options.default_plan = plan::AllReducePlan::ring;
+  comm::run_ranks(num_devices, work, options);
   return weights;
 }
 
