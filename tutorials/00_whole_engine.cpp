@@ -83,7 +83,7 @@ struct Variable {
   void add_gradient(const Tensor& term) {
     if (grad.values.empty()) grad = Tensor(value.num_rows, value.num_columns);
     add_scaled(grad.values, 1, term.values);
-    if (on_grad_ready) on_grad_ready();
+    if (on_grad_ready) on_grad_ready();  // no parameter is used twice here, so one term is all
   }
 
   Tensor value;
@@ -384,22 +384,6 @@ std::vector<double> train(Module& module, const Digits& digits, const Settings& 
   return losses;
 }
 
-// The fraction of the digits that the model recognises.
-double accuracy(Model& model, const Digits& digits) {
-  std::vector<std::size_t> all_rows(digits.labels.size());
-  std::iota(all_rows.begin(), all_rows.end(), std::size_t{0});
-  Tape tape;
-  Variable x{.value = take_rows(digits, all_rows).x, .requires_grad = false};
-  const Tensor& outputs = model.forward(tape, x).value;
-  double num_right = 0;
-  for (std::size_t r = 0; r < outputs.num_rows; ++r) {
-    const auto row = outputs.row(r);
-    const auto guess = std::max_element(row.begin(), row.end()) - row.begin();
-    if (guess == digits.labels[r]) ++num_right;
-  }
-  return num_right / digits.labels.size();
-}
-
 // In the engine: engine/data, where a thread of its own prepares the next batches.
 
 // ─── 5. DataParallel: scatter, replicate, parallel apply, gather ────────────────────────────────
@@ -522,8 +506,8 @@ class Mailbox {
   std::deque<std::vector<double>> messages_;
 };
 
-// What a rank knows of the others: how many there are, and how to send them messages. Every rank
-// has a device, a model and a training loop of its own.
+// The connection of a rank to all others. Every rank has a device, a model and a training loop of
+// its own: it shares nothing with the others, and they send each other messages.
 class Communicator {
  public:
   // mailboxes: one from each rank to each rank.
@@ -726,14 +710,12 @@ Model make_model(const Settings& settings, int seed = 0) {
   return {settings, tutorial::initial_weights(settings, seed)};
 }
 
-Weights train_alone(const Digits& digits, const Settings& settings, int /*num_devices*/) {
+Weights train_alone(const Digits& digits, const Settings& settings) {
   Model model = make_model(settings);
   const std::vector<double> losses = train(model, digits, settings);
   for (std::size_t epoch = 0; epoch < losses.size(); ++epoch) {
     std::printf("epoch %2zu  loss %.4f\n", epoch + 1, losses[epoch]);
   }
-  std::printf("recognises %.1f %% of the digits that it was not trained on\n",
-              100 * accuracy(model, tutorial::load_test_digits()));
   return model.weights();
 }
 
@@ -820,7 +802,7 @@ double largest_difference(const Weights& a, const Weights& b) {
   return largest;
 }
 
-// A way to train, and the outcome.
+// The outcome of a way to train.
 struct Result {
   std::string way;
   int num_devices = 1;
@@ -833,8 +815,8 @@ void print_times(const std::vector<Result>& results) {
     std::printf("%-17s %7.1f ms\n", result.way.c_str(), result.epoch_ms);
   }
   tutorial::say(
-      "The devices are threads and share the cores of this machine: more devices than cores only "
-      "cost time. So does a model this small, whose steps take a millisecond.");
+      "The devices are threads that share this machine's cores: more devices than cores only cost "
+      "time. DataParallel also starts its threads anew for every pass of a step.");
 }
 
 // Trains once more, through the engine, on each number of devices.
@@ -843,7 +825,7 @@ void check_engine(const std::vector<Result>& results, const Settings& settings) 
     const Weights weights = tutorial::train_through_engine(settings, num_devices);
     for (const Result& result : results) {
       if (result.num_devices != num_devices) continue;
-      tutorial::check_close("the engine's weights, and those of " + result.way,
+      tutorial::check_close("the engine's weights, and those by " + result.way,
                             largest_difference(result.weights, weights), kTolerance);
     }
   }
@@ -852,41 +834,41 @@ void check_engine(const std::vector<Result>& results, const Settings& settings) 
 void print_answer(const std::vector<Result>& results) {
   const auto ms = [&](std::size_t i) { return std::to_string(std::lround(results[i].epoch_ms)); };
   tutorial::answer(
-      "Backward goes through the operations in reverse. DataParallel adds up the replicas' "
-      "gradients on one device, DDP around a ring of ranks while backward runs. An epoch took " +
-          ms(0) + " ms on one device, " + ms(1) + " by DataParallel on 2 and " + ms(3) +
-          " by DDP on 2, and the weights are the engine's.",
-      {{"--hidden 512", "Four times the work for each step: now a second device gains more."},
-       {"--bucket-kib 0.001", "One bucket, and so one all-reduce, per parameter."},
-       {"--bucket-kib 1000", "A single bucket, full when backward ends: nothing overlaps."}});
+      "A tape turns a forward pass into gradients. DataParallel sums those of all devices on one "
+      "of them, DDP around a ring while backward runs. An epoch took " +
+          ms(0) + " ms on one device, " + ms(1) + " ms by DataParallel on 2, and " + ms(3) +
+          " ms by DDP on 2. All end with the weights of the engine.",
+      {{"--hidden 512", "Four times the work in a step: which of the ways gains by it?"},
+       {"--bucket-kib 0.001", "One bucket per parameter, and so four all-reduces in a step."},
+       {"--bucket-kib 1000", "One bucket, ready when backward ends: nothing overlaps."}});
 }
 
 void run(const Settings& settings) {
-  const Digits digits = tutorial::load_train_digits();
+  const Digits digits = tutorial::load_digits();
   std::vector<Result> results;
-  const auto train_by = [&](const auto& way, const std::string& name, int num_devices) {
+  const auto measure = [&](const std::string& way, int num_devices, const auto& train_model) {
     const auto start = Clock::now();
-    const Weights weights = way(digits, settings, num_devices);
-    results.push_back({name, num_devices, weights, milliseconds_since(start) / settings.epochs});
+    const Weights weights = train_model();
+    results.push_back({way, num_devices, weights, milliseconds_since(start) / settings.epochs});
     if (num_devices == 1) return;
-    tutorial::check_close("weights of " + name + ", and of one device",
+    tutorial::check_close("weights by " + way + ", and by one device",
                           largest_difference(weights, results[0].weights), kTolerance);
   };
 
   tutorial::step(1, "one device trains");
-  train_by(train_alone, "one device", 1);
+  measure("one device", 1, [&] { return train_alone(digits, settings); });
 
   tutorial::step(2, "DataParallel trains, on 2 and on 4 devices");
-  train_by(train_by_data_parallel, "DataParallel on 2", 2);
-  train_by(train_by_data_parallel, "DataParallel on 4", 4);
+  measure("DataParallel on 2", 2, [&] { return train_by_data_parallel(digits, settings, 2); });
+  measure("DataParallel on 4", 4, [&] { return train_by_data_parallel(digits, settings, 4); });
 
-  tutorial::step(3, "four ranks add up their buffers around a ring");
+  tutorial::step(3, "four ranks sum their buffers around a ring");
   show_ring();
 
   tutorial::step(4, "DDP trains, on 2 and on 4 devices");
   show_buckets(digits, settings);
-  train_by(train_by_ddp, "DDP on 2", 2);
-  train_by(train_by_ddp, "DDP on 4", 4);
+  measure("DDP on 2", 2, [&] { return train_by_ddp(digits, settings, 2); });
+  measure("DDP on 4", 4, [&] { return train_by_ddp(digits, settings, 4); });
 
   tutorial::step(5, "the time of an epoch");
   print_times(results);

@@ -21,11 +21,6 @@ Weights values_of(const nn::Module& model) {
   return weights;
 }
 
-Digits to_digits(const data::LabelledTensors& rows) {
-  const auto labels = rows.labels.to_vector<std::int64_t>();
-  return {rows.x.to(DType::float64).to_vector<double>(), {labels.begin(), labels.end()}};
-}
-
 // The training loop of every rank.
 void train(comm::Communicator& ranks, nn::Module& model, parallel::Ddp& ddp, Device device,
            const Settings& settings) {
@@ -50,12 +45,10 @@ void train(comm::Communicator& ranks, nn::Module& model, parallel::Ddp& ddp, Dev
 
 }  // namespace
 
-Digits load_train_digits() {
-  return to_digits(datasets::load_digits().train);
-}
-
-Digits load_test_digits() {
-  return to_digits(datasets::load_digits().test);
+Digits load_digits() {
+  const data::LabelledTensors train = datasets::load_digits().train;
+  const auto labels = train.labels.to_vector<std::int64_t>();
+  return {train.x.to(DType::float64).to_vector<double>(), {labels.begin(), labels.end()}};
 }
 
 Weights initial_weights(const Settings& settings, std::uint64_t seed) {

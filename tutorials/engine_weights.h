@@ -19,8 +19,8 @@ struct Digits {
   std::vector<int> labels;  // 0 to 9, one per row
 };
 
-Digits load_train_digits();  // 1,500 rows
-Digits load_test_digits();   // 297 rows
+// The 1,500 digits that train.
+Digits load_digits();
 
 // A training: Linear(64, hidden), ReLU, Linear(hidden, 10), by SGD with momentum.
 struct Settings {
