@@ -96,8 +96,8 @@ const CourseProgram& find_program(const std::string& word) {
     if (is_meant) return program;
     names.push_back(name);
   }
-  fail(ErrorCode::Usage, "learn", "there is no program '{}' (01 to {}){}", word,
-       names.back().substr(0, 2), did_you_mean(word, names));
+  fail(ErrorCode::Usage, "learn", "there is no program '{}' ({} to {}){}", word,
+       names.front().substr(0, 2), names.back().substr(0, 2), did_you_mean(word, names));
 }
 
 // The first program that has not ended well here yet.

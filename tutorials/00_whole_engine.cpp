@@ -246,11 +246,11 @@ struct Linear {
 };
 
 // Linear, ReLU, Linear: from the pixels of a digit to ten numbers. The largest one says which digit
-// the model sees.
+// the model sees. Layers have PyTorch's names: "0", "1" and "2"; ReLU has no parameters.
 class Model : public Module {
  public:
   Model(const Settings& settings, const Weights& weights)
-      : first_("first", kPixels, settings.hidden), second_("second", settings.hidden, kClasses) {
+      : first_("0", kPixels, settings.hidden), second_("2", settings.hidden, kClasses) {
     const auto all = parameters();
     for (std::size_t p = 0; p < all.size(); ++p) all[p]->value.values = weights[p];
   }
@@ -764,7 +764,7 @@ void show_ring() {
   tutorial::check("every rank has the sum of all", std::ranges::count(sums, sum) == 4);
 }
 
-// Prints the parameters of each bucket, and when one device has computed the last of its gradients.
+// Prints for each bucket when a backward pass on one device has computed the last of its gradients.
 void show_buckets(const Digits& digits, const Settings& settings) {
   Model model = make_model(settings);
   const std::vector<Bucket> buckets = make_buckets(model, settings);
@@ -782,11 +782,11 @@ void show_buckets(const Digits& digits, const Settings& settings) {
   start = Clock::now();
   tape.backward();
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    std::printf("bucket %zu:", b);
+    std::printf("bucket %zu, %zu B, ready after %.2f ms:", b, buckets[b].num_bytes, ready_ms[b]);
     for (const Variable* parameter : buckets[b].parameters) {
       std::printf(" %s", parameter->name.c_str());
     }
-    std::printf(", %zu B, ready %.2f ms into backward\n", buckets[b].num_bytes, ready_ms[b]);
+    std::printf("\n");
   }
 }
 

@@ -52,7 +52,7 @@ TEST_F(Learn, ListsEveryProgramWithItsQuestion) {
     EXPECT_THAT(outcome.out, ContainsRegex(name + " +[0-9]+  -\n"));
     EXPECT_THAT(joined, HasSubstr("\n  " + question.substr(7)));
   }
-  EXPECT_THAT(outcome.out, HasSubstr("next: 01_list_devices"));
+  EXPECT_THAT(outcome.out, HasSubstr("next: 00_whole_engine"));
 }
 
 TEST_F(Learn, FitsIn80Columns) {
@@ -63,12 +63,12 @@ TEST_F(Learn, FitsIn80Columns) {
 TEST_F(Learn, KeepsWhatPassedAndGoesOn) {
   const Outcome outcome = learn("next -- --fast --device cpu");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("01_list_devices passed\nnext: 02_check_gradients"));
-  EXPECT_THAT(outcome.out, HasSubstr("Now try:\n  lockstep learn 01 -- --second cpu:5\n"));
-  EXPECT_THAT(kept(), ContainsRegex("^01_list_devices 20[0-9-]+\n$"));
-  EXPECT_THAT(learn("").out, ContainsRegex("01_list_devices +15  20[0-9-]+\n"));
-  EXPECT_EQ(learn("check_gradients -- --fast --device cpu").exit_code, 0);
-  EXPECT_THAT(learn("").out, HasSubstr("next: 03_train_model"));
+  EXPECT_THAT(outcome.out, HasSubstr("00_whole_engine passed\nnext: 01_list_devices"));
+  EXPECT_THAT(outcome.out, HasSubstr("Now try:\n  lockstep learn 00 -- --hidden 512\n"));
+  EXPECT_THAT(kept(), ContainsRegex("^00_whole_engine 20[0-9-]+\n$"));
+  EXPECT_THAT(learn("").out, ContainsRegex("00_whole_engine +60  20[0-9-]+\n"));
+  EXPECT_EQ(learn("list_devices -- --fast --device cpu").exit_code, 0);
+  EXPECT_THAT(learn("").out, HasSubstr("next: 02_check_gradients"));
 }
 
 TEST_F(Learn, KeepsNothingOfWhatFailed) {
