@@ -12,7 +12,7 @@
 //   8. the comparison with one device, and with the engine
 //
 // It uses the standard library and includes nothing of the engine. engine_weights.h has the digits,
-// the numbers that training starts from, and the weights that the engine ends with.
+// the settings, the random numbers, and the weights that the engine ends with.
 //
 // You will see: one model trained on one device, then on 2 and 4 by DataParallel and by DDP; the
 // time of an epoch of each; and that all end with the weights of one device, and of the engine.
@@ -213,10 +213,10 @@ Variable& cross_entropy(Tape& tape, Variable& x, const std::vector<int>& labels,
     loss.values[0] -= std::log(probabilities.row(r)[labels[r]]) / batch_rows;
   }
   const auto backward = [&x, &labels, batch_rows, probabilities](const Variable& y) {
-    Tensor difference = probabilities;  // from the right answer, which is 1 for the label
-    for (std::size_t r = 0; r < labels.size(); ++r) difference.row(r)[labels[r]] -= 1;
+    Tensor errors = probabilities;  // minus the right ones: 1 for the label, 0 for the others
+    for (std::size_t r = 0; r < labels.size(); ++r) errors.row(r)[labels[r]] -= 1;
     Tensor dx(x.value.num_rows, x.value.num_columns);
-    add_scaled(dx.values, y.grad.values[0] / batch_rows, difference.values);
+    add_scaled(dx.values, y.grad.values[0] / batch_rows, errors.values);
     x.add_gradient(dx);
   };
   return tape.record(std::move(loss), backward);
@@ -637,11 +637,12 @@ std::vector<Bucket> make_buckets(Module& module, const Settings& settings) {
 }
 
 // Every rank trains a model of its own on its shard of each batch. All start with the weights of
-// rank 0, and gradients are summed over the ranks, so the models stay equal.
+// rank 0, and gradients are summed over the ranks, so the models stay equal. (PyTorch averages the
+// gradients, because a rank's loss is the mean over its own rows there.)
 //
-// When the last gradient of a bucket is ready, the communication thread sums the bucket, while this
-// thread goes on with the gradients of the layers before: communication overlaps with backward. The
-// buckets get full in the same order on all ranks, so the ranks never wait for different ones.
+// When the last gradient of a bucket is ready, the communication thread sums the bucket over the
+// ranks, while this thread computes the gradients of the layers before: communication overlaps with
+// backward. Buckets get full in the same order on all ranks, so all ranks reduce the same one.
 class Ddp : public Module {
  public:
   Ddp(Module& module, Communicator& ranks, const Settings& settings)
@@ -672,7 +673,7 @@ class Ddp : public Module {
     if (bucket.num_pending == 0) stream_.enqueue([this, &bucket] { all_reduce(bucket); });
   }
 
-  // On the communication thread.
+  // Runs on the communication thread.
   void all_reduce(const Bucket& bucket) {
     std::vector<double> buffer;  // one gradient behind the other
     for (const Variable* parameter : bucket.parameters) {
@@ -816,7 +817,7 @@ void print_times(const std::vector<Result>& results) {
   }
   tutorial::say(
       "The devices are threads that share this machine's cores: more devices than cores only cost "
-      "time. DataParallel also starts its threads anew for every pass of a step.");
+      "time. DataParallel starts new threads for each forward and each backward pass.");
 }
 
 // Trains once more, through the engine, on each number of devices.

@@ -1,6 +1,6 @@
-// For 00_whole_engine.cpp, which includes nothing of the engine: this header doesn't either. It has
-// the flags, the digits, the numbers that both engines start from, and the weights that this
-// repository's engine ends with.
+// For 00_whole_engine.cpp, the engine once more in one file: the digits and the random numbers that
+// both start from, and the weights that the engine ends with. Like that file, this header includes
+// nothing of the engine.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Digits {
 // The 1,500 digits that train.
 Digits load_digits();
 
-// A training: Linear(64, hidden), ReLU, Linear(hidden, 10), by SGD with momentum.
+// Both train: Linear(64, hidden), ReLU, Linear(hidden, 10), by SGD with momentum.
 struct Settings {
   int hidden = 128;
   int epochs = 10;
@@ -35,13 +35,13 @@ struct Settings {
 // The values of the parameters: weight and bias of the first layer, then of the second.
 using Weights = std::vector<std::vector<double>>;
 
-// Drawn from the seed, and the same for both engines.
+// Drawn from the seed.
 Weights initial_weights(const Settings& settings, std::uint64_t seed);
 // The numbers of the rows to train on, shuffled anew for each epoch.
 std::vector<std::size_t> epoch_order(int epoch);
 
-// The same training through the engine, in float64, by Ddp with one rank per device. Begins with
-// the initial weights of seed 0, and returns the last ones.
+// Trains through the engine in float64, by Ddp with one rank per device, from the initial weights
+// of seed 0. Returns the weights after the last step.
 Weights train_through_engine(const Settings& settings, int num_devices);
 
 // Reads the flags, prints the question, runs the body. Returns the exit code.
