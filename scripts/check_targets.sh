@@ -2,7 +2,7 @@
 # Measures Lockstep beside its peers, both sides in one run on this machine, and prints for each target
 # what it asks, the figure and the verdict. Exits 1 if one is missed.
 #
-#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|processes|overhead|acting|calibration|build ...]
+#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|processes|overhead|acting|build ...]
 #                                             default: all but build, 3 rounds
 #
 # build measures, in a clean clone of what is committed and without a compiler cache, how long the demo, a
@@ -21,7 +21,7 @@ parts=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --rounds) rounds=${2:?} && shift ;;
-    step | scaling | all-reduce | processes | overhead | acting | calibration | build) parts+=("$1") ;;
+    step | scaling | all-reduce | processes | overhead | acting | build) parts+=("$1") ;;
     -h | --help)
       usage
       exit 0
@@ -30,7 +30,7 @@ while [[ $# -gt 0 ]]; do
   esac
   shift
 done
-[[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead acting calibration)
+[[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead acting)
 
 scripts/setup.sh
 if [[ ${parts[*]} != build ]]; then build release lockstep eigen_floor overhead; fi
@@ -306,7 +306,7 @@ check_overhead() {
 }
 
 # agree NAME MEAN LARGEST KIND KIND FILE...: how far the steps of two kinds of rows are apart, of the same mode and
-# devices, in run files named *-LABEL.json of one label; with "-" for the limits only figures.
+# devices, in run files named *-LABEL.json of one label.
 agree() {
   read -r -a found < <("$python" - "${@:4}" <<'PYTHON'
 import json, sys
@@ -316,8 +316,6 @@ first, second, *files = sys.argv[1:]
 steps = {}
 for file in map(Path, files):
     for row in json.loads(file.read_text())["rows"]:
-        if row["mode"] == "single" and first == "measured" and second == "predicted":
-            continue  # where the prediction comes from
         key = f"{file.stem.partition('-')[2]}, {row['mode']} x {row['devices']}"
         steps.setdefault(key, {})[row["kind"]] = row["step_seconds"]
 apart = {key: 100 * abs(of[second] / of[first] - 1) for key, of in steps.items() if {first, second} <= set(of)}
@@ -325,13 +323,8 @@ largest = max(apart, key=apart.get)
 print(sum(apart.values()) / len(apart), apart[largest], f"{len(apart)} rows; {largest}")
 PYTHON
   )
-  if [[ $2 == - ]]; then
-    report "$1: mean difference (%)" "${found[0]}" "${found[*]:2}"
-    report "$1: largest difference (%)" "${found[1]}" "${found[*]:2}"
-  else
-    verdict "$1: mean difference (%)" "${found[0]}" "<=" "$2" "${found[*]:2}"
-    verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "${found[*]:2}"
-  fi
+  verdict "$1: mean difference (%)" "${found[0]}" "<=" "$2" "${found[*]:2}"
+  verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "${found[*]:2}"
 }
 
 # Steps of machines that are acted out beside those that are predicted, of five nets on two machines.
@@ -354,32 +347,6 @@ NETS
   agree "acted out and predicted steps" 5 10 acted predicted "$work"/acting-*.json
 }
 
-# Steps of one and two devices of this machine that are predicted, and acted out, from a calibration, beside those that
-# are measured, of a small, a wide, a deep net and a tall batch. On shared machines they agree no better than repeats
-# do, so these figures have no target: they stand beside the spread that calibrate prints.
-check_calibration() {
-  local here="$work/here.json" net number=0
-  local here_with=(--modes ddp --devices 2 --threads-per-device 1)
-  "$bin/lockstep" calibrate -o "$here" --devices 2 --threads-per-device 1 | grep -A2 '^repeats'
-  while read -r net; do
-    number=$((number + 1))
-    # shellcheck disable=SC2086  # several flags
-    {
-      "$bin/lockstep" compare --predict "$here" "${here_with[@]}" $net --json "$work/threads-t$number.json"
-      "$bin/lockstep" compare --predict "$here" "${here_with[@]}" --ranks processes $net \
-        --json "$work/processes-p$number.json"
-      "$bin/lockstep" compare --act-as "$here" "${here_with[@]}" $net --json "$work/acted-t$number.json"
-    } >/dev/null
-  done <<'NETS'
---model mlp:784-128-10 --dataset synthetic:8192x784x10 --batch 64 --epochs 20
---model mlp:784-1024-1024-10 --dataset synthetic:4096x784x10 --batch 128 --epochs 3
---model mlp:128-256-256-256-256-256-256-10 --dataset synthetic:8192x128x10 --batch 128 --epochs 6
---model mlp:256-256-256-10 --dataset synthetic:16384x256x10 --batch 2048 --epochs 10
-NETS
-  agree "2 threads, 2 processes predicted by a calibration" - - measured predicted "$work"/{threads,processes}-*.json
-  agree "1 and 2 devices acted out by a calibration" - - measured acted "$work"/{threads,acted}-*.json
-}
-
 printf '%-58s %9s  %-9s %-7s %s\n' target figure asked verdict detail
 for part in "${parts[@]}"; do
   case $part in
@@ -393,7 +360,6 @@ for part in "${parts[@]}"; do
       ;;
     overhead) check_overhead ;;
     acting) check_acting ;;
-    calibration) check_calibration ;;
     build) check_build ;;
   esac
 done

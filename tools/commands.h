@@ -21,7 +21,6 @@ void add_sample_command(CLI::App& program);
 void add_compare_command(CLI::App& program, const CommandLine& command, int& exit_code);
 void add_plan_command(CLI::App& program);
 void add_predict_command(CLI::App& program, const CommandLine& command);
-void add_calibrate_command(CLI::App& program);
 void add_bench_command(CLI::App& program, const CommandLine& command, int& exit_code);
 void add_env_command(CLI::App& program);
 void add_explain_command(CLI::App& program);

@@ -123,16 +123,13 @@ std::string describe_work(const TrainingFlags& flags, const std::vector<PlannedR
   return fmt::format("{}, {}", what, flags.steps ? steps : epochs);
 }
 
-// The workload's layers, and the step on one device, are measured on this machine's first GPU or on
-// its CPU, whichever is compared.
+// The workload's layers are measured on this machine's first GPU or on its CPU, whichever is
+// compared.
 PredictionTask measured_by(PredictionTask prediction, const RunRow& single) {
   if (single.result.acted) return prediction;
   const bool is_gpu = single.placement.devices[0].type == DeviceType::cuda;
   prediction.run.measured_on = is_gpu ? runtime::physical_gpus()[0].name
                                       : device_name(cpu_name(), single.threads_per_device);
-  if (const std::optional<trace::StepBreakdown>& drawn = single.result.breakdown) {
-    prediction.run.single = typical_step(*drawn, single.result.step_statistics.median);
-  }
   return prediction;
 }
 

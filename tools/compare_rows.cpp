@@ -173,8 +173,6 @@ std::optional<PredictionTask> read_prediction(const CompareFlags& flags,
   prediction.first_bucket_mib = training.first_bucket_mib;
   // Slow motion acts out the engine's own collectives; else a machine of GPUs uses NCCL.
   if (task.slow_motion || training.plan != "auto") prediction.own_plan = task.all_reduce_plan;
-  // Without a choice of --ranks, as with a single device or DataParallel, ranks are threads.
-  prediction.ranks = predict::parse_rank_kind(training.ranks).value_or(predict::RankKind::threads);
   prediction.run.model = task.model;
   prediction.run.dataset = training.dataset;
   prediction.run.shares_statistics = training.sync_batch_norm;

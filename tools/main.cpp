@@ -89,7 +89,6 @@ int run(int argc, char** argv) {
   add_report_command(program);
   add_plan_command(program);
   add_predict_command(program, command);
-  add_calibrate_command(program);
   add_bench_command(program, command, exit_code);
   add_learn_command(program, command, exit_code);
   add_grade_command(program);

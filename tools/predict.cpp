@@ -41,7 +41,6 @@ struct PredictFlags {
   std::vector<std::string> strategies;  // empty: ddp, and dp if one host has the devices
   std::vector<std::string> what_if;
   std::string plan;
-  std::string ranks = "threads";
   std::string pipeline_schedule = "gpipe";
   std::string schedule;  // refused: it is the learning rate's in train
   int accumulate = 1;
@@ -120,7 +119,6 @@ PredictionTask read_task(const PredictFlags& flags) {
   if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
   task.topology = predict::find_topology(flags.topology);
   task.devices = read_devices(flags, task.topology);
-  task.ranks = predict::parse_rank_kind(flags.ranks).value();
   if (flags.workload.empty()) {
     task.net = read_net(flags, task.topology.device);
     task.run.rows_per_epoch = kNetSamples;
@@ -131,7 +129,7 @@ PredictionTask read_task(const PredictFlags& flags) {
   task.run = read_run_workload(flags.workload);
   if (!flags.precision.empty()) {
     predict::DeviceProfile& device = task.topology.device;
-    require(!device.measured && !is_measured_on(task.run, device), ErrorCode::Usage, "--precision",
+    require(!is_measured_on(task.run, device), ErrorCode::Usage, "--precision",
             "layers take as long as was measured on {}, in the precision that they had there",
             device.name);
     device.flops_per_second = peak_flops(device, read_precision(flags));
@@ -165,10 +163,6 @@ std::string source_of_compute(const PredictionTask& task) {
   }
   if (is_measured_on(task.run, device)) {
     return fmt::format("as measured on {}, scaled with the rows", task.run.measured_on);
-  }
-  if (device.measured) {
-    return fmt::format("layers as calibrate measured them there, not the run's own on {}",
-                       task.run.measured_on);
   }
   return fmt::format(
       "{:.0f} % of {:.1f} TFLOP/s, {:.0f} % of {:.0f} GB/s and {:.0f} us a kernel, not what was "
@@ -230,7 +224,6 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
   if (flags.pipeline_schedule != "gpipe") json["pipeline_schedule"] = flags.pipeline_schedule;
   if (!flags.plan.empty()) json["plan"] = flags.plan;
   if (!flags.precision.empty()) json["precision"] = flags.precision;
-  if (task.topology.device.measured) json["ranks"] = flags.ranks;
   if (!flags.trace_path.empty()) json["trace"] = flags.trace_path;
   return json;
 }
@@ -419,9 +412,6 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
                   "NCCL does)")
       ->type_name("PLAN")
       ->excludes(all_reduce);
-  predict.add_option("--ranks", flags.ranks, "what ddp's ranks are on a calibrated machine")
-      ->check(one_of({"threads", "processes"}))
-      ->needs(workload);
   predict.add_option("--bucket-mib", flags.bucket_mib, "size of ddp's gradient buckets in MiB")
       ->excludes(all_reduce);
   predict
@@ -444,8 +434,7 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
                          {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
                           "--topology", "--devices", "--strategy", "--what-if", "--json"}},
                         {"What to predict", {"--all-reduce", "--flops", "--precision"}},
-                        {"How the devices share the work",
-                         {"--accumulate", "--pipeline-schedule", "--ranks"}},
+                        {"How the devices share the work", {"--accumulate", "--pipeline-schedule"}},
                         {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
                         {"What to write", {"--trace"}}});
 }

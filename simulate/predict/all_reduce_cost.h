@@ -1,6 +1,5 @@
 // The cost of an all-reduce over the first devices of a topology: by NCCL's model, or by charging
-// the plan that the engine would run; on a machine whose all-reduces were measured, the charge is
-// multiplied by how much longer they took.
+// the plan that the engine would run.
 #pragma once
 
 #include <cstddef>
@@ -72,10 +71,8 @@ double nvlink_ring_bytes_per_second(const std::vector<std::vector<double>>& link
 
 class AllReduceCost {
  public:
-  // plan: the engine's own; empty: NCCL, but on a measured machine the engine's automatic plan,
-  // which then takes the time measured with ranks of that kind. network must outlive the object.
-  AllReduceCost(Network& network, std::size_t num_devices, std::optional<plan::AllReducePlan> plan,
-                RankKind ranks = RankKind::threads);
+  // plan: the engine's own; empty: NCCL. network must outlive the object.
+  AllReduceCost(Network& network, std::size_t num_devices, std::optional<plan::AllReducePlan> plan);
 
   // For float32 elements. An engine's plan is charged once per size.
   double seconds(std::size_t num_bytes);
@@ -84,15 +81,9 @@ class AllReduceCost {
   Network& network_;
   std::size_t num_devices_;
   std::optional<plan::AllReducePlan> plan_;
-  RankKind ranks_;
   NcclGroup group_;
   std::map<std::size_t, double> known_;  // by bytes
 };
-
-// How many times as long as the links' charge an all-reduce by the engine's automatic plan takes
-// (MeasuredAllReduce::over_plan); 1 if none was measured between so many devices.
-double measured_over_plan(const DeviceProfile& device, std::size_t num_devices, RankKind ranks,
-                          std::size_t num_bytes);
 
 // The links' charge for the engine's own plan; automatic: for the plan that it would choose.
 double own_plan_seconds(Network& network, std::size_t num_devices, plan::AllReducePlan plan,

@@ -1,6 +1,6 @@
-// The time of a kernel on a device. On a measured one (lockstep calibrate) it is the measured time.
-// Else it is the arithmetic or the memory traffic, whichever takes longer, at these shares of the
-// device's peak, plus the launch. The shares are usual for cuBLAS and for element-wise kernels.
+// The time of a kernel on a device: the arithmetic or the memory traffic, whichever takes longer,
+// at these shares of the device's peak, plus the launch. The shares are usual for cuBLAS and for
+// element-wise kernels.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ struct LayerShape {
 // A first layer's input needs no gradient.
 enum class InputGradient { needed, not_needed };
 
-// From a data sheet, a layer is one product forward and one for each gradient backward, of 2 * rows
-// * parameters operations, which reads its parameters once, and a convolution's images.
+// A layer is one product forward and one for each gradient backward, of 2 * rows * parameters
+// operations, which reads its parameters once, and a convolution's images.
 double forward_seconds(const DeviceProfile& device, const LayerShape& layer);
 double backward_seconds(const DeviceProfile& device, const LayerShape& layer, InputGradient input);
 
@@ -47,32 +47,7 @@ double traffic_seconds(const DeviceProfile& device, double num_bytes);
 // An attention has two products forward, and five backward.
 inline constexpr double kAttentionBackward = 2.5;
 
-// The bytes that an optimizer reads and writes for so many bytes of parameters: weight, gradient
-// and momentum, then weight and momentum.
-double update_bytes(double parameter_bytes);
+// An optimizer reads weight, gradient and momentum, and writes weight and momentum.
 double update_seconds(const DeviceProfile& device, double parameter_bytes);
-
-// The times of cross-entropy over rows of classes; on GPUs one launch each.
-struct LossSeconds {
-  double forward = 0;
-  double backward = 0;
-};
-LossSeconds loss_seconds(const DeviceProfile& device, double rows, double classes);
-
-// The time to take a batch's rows out of the data set: zero on GPUs, for which it is there when it
-// is needed.
-double batch_seconds(const DeviceProfile& device, double num_bytes);
-
-// How many times as long a layer, and any other kernel of so many bytes, takes while so many
-// devices do the same: 1 on GPUs, which share nothing that kernels wait for. CPU devices share
-// caches, from which they evict each other's data if all of them together need more space.
-double layers_beside(const DeviceProfile& device, std::size_t num_devices);
-double traffic_beside(const DeviceProfile& device, std::size_t num_devices, double num_bytes);
-
-// The time of an update of so many bytes of parameters while so many devices work, given its time
-// on one device alone. In a step that one may have missed its caches already: what all of them miss
-// counts only once.
-double update_seconds_beside(const DeviceProfile& device, std::size_t num_devices,
-                             double parameter_bytes, double seconds_alone);
 
 }  // namespace lockstep::predict

@@ -36,23 +36,21 @@ std::vector<Part> parts_of(Network& network, const Workload& workload, const Ste
   const std::vector<std::size_t> first =
       options.parts.empty() ? even_parts(workload.layers, num_parts) : options.parts;
   const DeviceProfile& device = network.topology().device;
-  const double beside = layers_beside(device, num_devices);
   const auto all_bytes = static_cast<double>(workload.gradient_bytes());
   std::vector<Part> parts(num_parts);
   for (std::size_t i = 0; i < num_parts; ++i) {
     Part& part = parts[i];
     double bytes = 0;
     for (std::size_t layer = first[i]; layer < first[i + 1]; ++layer) {
-      part.forward += workload.layers[layer].forward_seconds * beside;
-      part.backward += workload.layers[layer].backward_seconds * beside;
+      part.forward += workload.layers[layer].forward_seconds;
+      part.backward += workload.layers[layer].backward_seconds;
       part.output_bytes = workload.layers[layer].output_bytes;
       bytes += static_cast<double>(workload.layers[layer].gradient_bytes());
       for (const std::size_t tensor : workload.layers[layer].tensor_bytes) {
         part.again += traffic_seconds(device, kAddPasses * static_cast<double>(tensor));
       }
     }
-    part.optimizer = update_seconds_beside(device, num_devices, bytes,
-                                           workload.optimizer_seconds * bytes / all_bytes);
+    part.optimizer = workload.optimizer_seconds * bytes / all_bytes;
     if (i + 1 == num_parts) break;
     Traffic traffic(network);
     if (num_devices == 1) continue;  // its chunks pass on what they have
@@ -123,8 +121,7 @@ PredictedStep predict_pipeline(Network& network, const Workload& workload,
       result.comm_bytes_per_device = std::max(result.comm_bytes_per_device, num_batches * sent);
     }
   }
-  breakdown.host = workload.fixed_seconds *
-                   traffic_beside(network.topology().device, num_devices, workload.input_bytes);
+  breakdown.host = workload.fixed_seconds;
   breakdown.step += breakdown.host;
   const double busy = breakdown.forward + breakdown.backward + breakdown.optimizer;
   breakdown.wait = breakdown.step - busy - breakdown.host;

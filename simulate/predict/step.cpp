@@ -72,11 +72,11 @@ double expected_deviate(std::size_t k, std::size_t n) {
   return low;
 }
 
-double device_slowness(const DeviceProfile& device, std::size_t i, std::size_t n) {
+double device_slowness(std::size_t i, std::size_t n) {
   // Multiples of a number without a common factor reach all places.
   std::size_t stride = n / 2 + 1;
   while (std::gcd(stride, n) != 1) ++stride;
-  return 1 + device.deviation() * expected_deviate(i * stride % n + 1, n);
+  return 1 + kDeviceDeviation * expected_deviate(i * stride % n + 1, n);
 }
 
 PredictedStep predict_step(Network& network, const Workload& workload, const StepOptions& options) {
@@ -94,8 +94,7 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   }
   StepWork steps(network, workload, options);
   for (std::size_t i = 0; i < kSteps; ++i) steps.add_step();
-  const DeviceProfile& device = network.topology().device;
-  const std::vector<DoneWork> times = run_lanes(steps.work(), device.overlap());
+  const std::vector<DoneWork> times = run_lanes(steps.work(), kOverlapInterference);
   const double begin = times[steps.ends()[kSteps - 2]].end;
   const double end = times[steps.ends()[kSteps - 1]].end;
 
@@ -133,7 +132,7 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   for (const DoneWork& comm : comms) breakdown.comm += comm.end - comm.begin;
   breakdown.overlapped_comm = overlap(computes, comms);
   // The slowest device is later by its share of the time in which they compute.
-  breakdown.wait = busy * device.deviation() * options.conditions.stragglers *
+  breakdown.wait = busy * kDeviceDeviation * options.conditions.stragglers *
                    expected_largest_deviate(options.num_devices);
   breakdown.step = end - begin + breakdown.wait;
   result.step_seconds = breakdown.step;

@@ -94,8 +94,7 @@ struct StepOptions {
   Strategy strategy = Strategy::ddp;
   std::size_t num_devices = 1;
   std::vector<std::size_t> bucket_byte_limits = {std::size_t{1} << 20, std::size_t{25} << 20};
-  std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL; of a measured machine automatic
-  RankKind ranks = RankKind::threads;                // of a measured machine
+  std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL
   // For a pipeline. parts: its layers, as plan::balanced_parts() returns them; empty: as even in
   // time as the layers allow.
   plan::PipelineSchedule schedule = plan::PipelineSchedule::gpipe;
@@ -133,7 +132,7 @@ inline double expected_largest_deviate(std::size_t n) {
 
 // How many times its usual time the device at place i of n (from 0) takes for a kernel: 1 for one
 // device; the slowest of n as above. The assignment to devices is arbitrary, but always the same.
-double device_slowness(const DeviceProfile& device, std::size_t i, std::size_t n);
+double device_slowness(std::size_t i, std::size_t n);
 
 // --- a pipeline: the devices hold parts of the model one behind the other (plan/pipeline.h), and
 // micro-batches pass through all of them, forward and back

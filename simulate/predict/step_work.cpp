@@ -97,10 +97,7 @@ double host_update_seconds(double host_bytes_per_second, double num_bytes) {
 }
 
 StepWork::StepWork(Network& network, const Workload& workload, const StepOptions& options)
-    : network_(network),
-      workload_(workload),
-      options_(options),
-      layers_beside_(layers_beside(network.topology().device, options.num_devices)) {
+    : network_(network), workload_(workload), options_(options) {
   for (const LayerWork& layer : workload.layers) {
     names_.push_back(trace::intern(layer.name));
     for (const std::size_t bytes : layer.tensor_bytes) {
@@ -130,9 +127,7 @@ void StepWork::add_step() {
 
 void StepWork::add_fixed_work() {
   if (workload_.fixed_seconds == 0) return;
-  const double seconds =
-      workload_.fixed_seconds * traffic_beside(device(), num_devices(), workload_.input_bytes);
-  gate_ = {compute(trace::Category::host, "host", seconds, gate_)};
+  gate_ = {compute(trace::Category::host, "host", workload_.fixed_seconds, gate_)};
 }
 
 std::size_t StepWork::layer_index(const LayerWork& layer) const {
@@ -203,11 +198,10 @@ void StepWork::prepare_buckets() {
   const std::vector<std::size_t> order = plan::reverse_order(parameters.size());
   const bool is_hierarchical = options_.strategy == Strategy::hierarchical;
   AllReduceCost cost(network_, num_devices(),
-                     is_hierarchical ? plan::AllReducePlan::hierarchical : options_.own_plan,
-                     options_.ranks);
+                     is_hierarchical ? plan::AllReducePlan::hierarchical : options_.own_plan);
   // NCCL's whole latency counts here; the steps of a plan have their links' latency already.
   const double extra_latency =
-      is_hierarchical || options_.own_plan || device().measured
+      is_hierarchical || options_.own_plan
           ? 0
           : (options_.conditions.comm_latency - 1) * cost.seconds(sizeof(float) * num_devices());
   for (const plan::Bucket& bucket : plan::bucket_plan(parameters, order, bucket_options).buckets) {
@@ -281,8 +275,7 @@ StepWork::Places StepWork::exchange_statistics(std::size_t index, trace::Categor
           : plan::all_reduce_plan(plan::AllReducePlan::automatic, ranks, bytes / sizeof(double));
   const std::size_t made =
       compute(category, names_[index],
-              (is_forward ? layer.statistics.forward_seconds : layer.statistics.backward_seconds) *
-                  layers_beside_,
+              is_forward ? layer.statistics.forward_seconds : layer.statistics.backward_seconds,
               std::move(after));
   return {communicate(WorkLane::comm, "statistics", plan_seconds(network_, plan, sizeof(double)),
                       bytes, {made})};
@@ -293,8 +286,8 @@ void StepWork::add_forward() {
     Places after = gate_;
     if (!arrived_.empty()) after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
     after = exchange_statistics(i, trace::Category::forward, std::move(after));
-    compute(trace::Category::forward, names_[i],
-            workload_.layers[i].forward_seconds * layers_beside_, std::move(after));
+    compute(trace::Category::forward, names_[i], workload_.layers[i].forward_seconds,
+            std::move(after));
   }
 }
 
@@ -302,7 +295,7 @@ StepWork::Places StepWork::add_backward() {
   Places backward(workload_.layers.size());
   for (std::size_t i = workload_.layers.size(); i-- > 0;) {
     const LayerWork& layer = workload_.layers[i];
-    const double seconds = layer.backward_seconds * layers_beside_ + copy_seconds(layer);
+    const double seconds = layer.backward_seconds + copy_seconds(layer);
     const bool is_first = i + 1 == workload_.layers.size();
     Places after = exchange_statistics(i, trace::Category::backward, is_first ? gate_ : Places{});
     backward[i] = compute(trace::Category::backward, names_[i], seconds, std::move(after));
@@ -335,8 +328,7 @@ void StepWork::share_gradients(const Places& backward) {
 }
 
 double StepWork::optimizer_seconds(double share) const {
-  return update_seconds_beside(device(), num_devices(), share * gradient_bytes(),
-                               share * workload_.optimizer_seconds);
+  return share * workload_.optimizer_seconds;
 }
 
 void StepWork::add_optimizer(Places after) {
@@ -431,7 +423,7 @@ void StepWork::prepare_shards() {
     units_.back().bytes += bytes;
   }
   const auto ranks = static_cast<int>(num_devices());
-  AllReduceCost cost(network_, num_devices(), options_.own_plan, options_.ranks);
+  AllReduceCost cost(network_, num_devices(), options_.own_plan);
   for (Unit& unit : units_) {
     unit.gather_seconds = unit.scatter_seconds = cost.seconds(unit.bytes) / 2;
     if (!options_.own_plan) continue;
@@ -461,8 +453,8 @@ void StepWork::add_sharded_forward() {
     if (u + 1 < units_.size()) gathered = add_gather_of(u + 1, after);
     for (std::size_t i = units_[u].begin; i < units_[u].end; ++i) {
       after = exchange_statistics(i, trace::Category::forward, std::move(after));
-      after = {compute(trace::Category::forward, names_[i],
-                       workload_.layers[i].forward_seconds * layers_beside_, std::move(after))};
+      after = {compute(trace::Category::forward, names_[i], workload_.layers[i].forward_seconds,
+                       std::move(after))};
     }
   }
   gate_ = after;
@@ -482,8 +474,7 @@ void StepWork::add_sharded_backward() {
       const LayerWork& layer = workload_.layers[i];
       after = exchange_statistics(i, trace::Category::backward, std::move(after));
       after = {compute(trace::Category::backward, names_[i],
-                       layer.backward_seconds * layers_beside_ + copy_seconds(layer),
-                       std::move(after))};
+                       layer.backward_seconds + copy_seconds(layer), std::move(after))};
     }
     if (!sums_.empty()) after.push_back(sums_.back());
     if (units_[u].bytes == 0) continue;

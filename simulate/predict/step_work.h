@@ -111,7 +111,6 @@ class StepWork {
   Network& network_;
   const Workload& workload_;
   const StepOptions& options_;
-  const double layers_beside_;
   std::vector<const char*> names_;
   std::vector<TensorWork> tensors_;  // in the order of registration
   std::vector<CommWork> comm_;

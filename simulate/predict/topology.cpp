@@ -347,7 +347,7 @@ Topology parse_topology(const std::string& name, const std::string& text) {
                    fmt::format("expected the schema '{}', found '{}'", kSchema, shown(schema)));
   }
   Topology topology;
-  fields.require_only({"schema", "name", "source", "device", "host", "nodes", "links", "measured"});
+  fields.require_only({"schema", "name", "source", "device", "host", "nodes", "links"});
   topology.name = fields.text("name");
   topology.source = fields.text("source");
   topology.device = read_device(fields.object("device"));
@@ -374,9 +374,6 @@ Topology parse_topology(const std::string& name, const std::string& text) {
   }
   for (const JsonFields& link : links) topology.links.push_back(read_link(link, topology));
   require_connected(fields, topology);
-  if (fields.has("measured")) {
-    topology.device.measured = read_measured(fields.object("measured"), topology);
-  }
   return topology;
 }
 

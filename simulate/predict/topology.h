@@ -8,13 +8,10 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "simulate/predict/measured_machine.h"
 
 namespace lockstep::predict {
 
@@ -51,13 +48,6 @@ struct DeviceProfile {
   double memory_bytes_per_second = 0;  // peak
   double memory_bytes = 0;
   double launch_seconds = 5e-6;  // of one kernel
-  // For a measured machine (lockstep calibrate), else nullptr.
-  std::shared_ptr<const MeasuredMachine> measured = nullptr;
-
-  // How much computation and communication slow each other down.
-  Interference overlap() const { return measured ? measured->overlap : kOverlapInterference; }
-  // Standard deviation of the speed of devices of this kind.
-  double deviation() const { return measured ? measured->deviation : kDeviceDeviation; }
 };
 
 struct Topology {
@@ -96,8 +86,7 @@ Topology find_topology(const std::string& name);
 Topology make_cluster(const Topology& host, std::size_t num_hosts, double gigabits_per_second,
                       std::size_t ports);
 
-// text: a file's content; name: its name in errors. A measured machine's file also has times
-// (measured_machine.h).
+// text: a file's content; name: its name in errors.
 Topology parse_topology(const std::string& name, const std::string& text);
 
 // The built-in topologies, in alphabetical order: the files of simulate/predict/topologies.

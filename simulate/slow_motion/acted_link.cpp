@@ -5,9 +5,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
-#include "engine/plan/all_reduce_plan.h"
 #include "engine/trace/recorder.h"
-#include "simulate/predict/all_reduce_cost.h"
 
 namespace lockstep::slow_motion {
 
@@ -43,14 +41,6 @@ Time ActedLink::begin_call(const comm::CallHeader& call) {
   call_ = call;
   is_in_call_ = false;
   has_moved_ = false;
-  // The call's plan is already settled.
-  const auto world_size = static_cast<int>(devices_.size());
-  const bool is_measured = call.operation == comm::Operation::all_reduce &&
-                           call.plan == plan::choose_all_reduce_plan(world_size, call.num_elements);
-  times_as_long_ = is_measured ? predict::measured_over_plan(
-                                     machine_.topology().device, devices_.size(),
-                                     predict::RankKind::threads, memory_of(call).num_bytes)
-                               : 1;
   return std::max(machine_.written(memory_of(call)), machine_.communicated(device()));
 }
 
@@ -65,15 +55,14 @@ Time ActedLink::begin_step(Time arrived) {
   has_moved_ = false;
   const predict::DeviceProfile& profile = machine_.topology().device;
   const double sums = 3 * Machine::Collective::take_added_bytes() / profile.memory_bytes_per_second;
-  const Time alone =
-      arrived - step_begin_ + machine_.scaled(times_as_long_ * (sums + profile.launch_seconds));
+  const Time alone = arrived - step_begin_ + machine_.scaled(sums + profile.launch_seconds);
   return step_begin_ = machine_.communicate(device(), step_begin_, alone);
 }
 
 Time ActedLink::leave(int to, Time ready, std::size_t num_bytes) {
   has_moved_ = true;
   const int receiver = devices_[static_cast<std::size_t>(to)];
-  return machine_.deliver(device(), receiver, ready, num_bytes, times_as_long_).arrives;
+  return machine_.deliver(device(), receiver, ready, num_bytes).arrives;
 }
 
 Time ActedLink::arrive(int, Time arrival, std::size_t) {
@@ -107,7 +96,6 @@ Time ActedLink::end_call(Time arrived) {
 
 void ActedLink::abandon_call() noexcept {
   is_in_call_ = false;
-  times_as_long_ = 1;  // for a message that follows
   Machine::Collective::leave();
   machine_.set_communication(device(), nullptr);
 }

@@ -5,9 +5,7 @@
 // been written, and the collective before is over. A step of its plan begins when the one before is
 // done: its messages have arrived, their values have been added (three times their bytes through
 // the device's memory), and a kernel has been launched for it. All of that is slower while the
-// device computes. So a step costs the predictor's charge for it (predict::plan_seconds); by the
-// automatic plan on a machine whose all-reduces were measured, it takes as long as those did
-// (predict::measured_over_plan).
+// device computes. So a step costs the predictor's charge for it (predict::plan_seconds).
 #pragma once
 
 #include <atomic>
@@ -49,7 +47,6 @@ class ActedLink final : public comm::LinkModel {
   std::vector<int> devices_;  // by rank
   std::vector<int> hosts_;    // by rank; empty if all are on one
   comm::CallHeader call_;
-  double times_as_long_ = 1;             // its steps, as the links charge
   Time call_begin_{};                    // of the data of all ranks
   std::atomic<std::thread::id> caller_;  // makes the rank's calls, and runs blocking ones
   bool is_in_call_ = false;

@@ -102,11 +102,11 @@ Machine::Machine(const MachineOptions& options)
     require(index >= 0 && static_cast<std::size_t>(index) < available, ErrorCode::Usage, "--act-as",
             "'{}' has {} devices, and device {} was asked for", options_.topology.name, available,
             index);
-    const predict::DeviceProfile& profile = options_.topology.device;
-    devices_.push_back(std::make_unique<Device>(
-        DeviceLanes::Options{profile.overlap(), options_.pace, origin_, options_.patience},
-        predict::device_slowness(profile, i, num_devices),
-        options_.tracks == Tracks::devices ? index : static_cast<int>(i)));
+    devices_.push_back(
+        std::make_unique<Device>(DeviceLanes::Options{predict::kOverlapInterference, options_.pace,
+                                                      origin_, options_.patience},
+                                 predict::device_slowness(i, num_devices),
+                                 options_.tracks == Tracks::devices ? index : static_cast<int>(i)));
     places_.resize(std::max(places_.size(), static_cast<std::size_t>(index) + 1), -1);
     places_[static_cast<std::size_t>(index)] = static_cast<int>(i);
   }
@@ -125,18 +125,17 @@ Machine::Device& Machine::device(int index) const {
   return *devices_[static_cast<std::size_t>(places_[static_cast<std::size_t>(index)])];
 }
 
-Machine::Delivery Machine::deliver(int from, int to, Time ready, std::size_t num_bytes,
-                                   double times_as_long) {
+Machine::Delivery Machine::deliver(int from, int to, Time ready, std::size_t num_bytes) {
   const auto bytes = static_cast<double>(num_bytes);
   const std::lock_guard lock(network_mutex_);
   double latency = 0;
   Time sent = ready;
   for (const predict::Hop hop : network_.route(network_.gpu(static_cast<std::size_t>(from)),
                                                network_.gpu(static_cast<std::size_t>(to)))) {
-    const double wire = times_as_long * bytes / network_.bytes_per_second(hop);
+    const double wire = bytes / network_.bytes_per_second(hop);
     sent = std::max(sent, hops_[hop].occupy(ready, scaled(wire)));
     bytes_by_hop_[hop] += bytes;
-    latency += times_as_long * network_.latency_seconds(hop);
+    latency += network_.latency_seconds(hop);
   }
   return {sent, sent + scaled(latency)};
 }

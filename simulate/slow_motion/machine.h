@@ -14,7 +14,7 @@
 // A topology has a price for everything, the same as for the predictor (simulate/predict):
 //   kernels     predict/kernel_cost.h; devices of one kind differ (predict::device_slowness)
 //   messages    over the links between two devices, shared with all others on their route
-//   overlap     predict::DeviceProfile::overlap() (DeviceLanes)
+//   overlap     predict::kOverlapInterference (DeviceLanes)
 // A topology without figures for a GPU's own copies charges none: a batch is there when it is
 // needed.
 //
@@ -139,9 +139,8 @@ class Machine {
     Time sent{};     // its last byte has passed the slowest link
     Time arrives{};  // a latency later
   };
-  // Sends a message that may leave at `ready`. It occupies the links, for times_as_long times their
-  // charge.
-  Delivery deliver(int from, int to, Time ready, std::size_t num_bytes, double times_as_long = 1);
+  // Sends a message that may leave at `ready`. It occupies the links.
+  Delivery deliver(int from, int to, Time ready, std::size_t num_bytes);
   // When the device's communication lane has no more work.
   Time communicated(int device) const;
   // A piece of a collective occupies the device's communication lane from `begin` on for `alone`.

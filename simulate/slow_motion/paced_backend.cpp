@@ -66,11 +66,6 @@ const predict::DeviceProfile& profile() {
   return machine()->topology().device;
 }
 
-// How many times as long a kernel of so many bytes takes while all devices work.
-double traffic_beside(double num_bytes) {
-  return predict::traffic_beside(profile(), machine()->devices().size(), num_bytes);
-}
-
 int index_of(Stream& stream) {
   return stream.device().device().index;
 }
@@ -97,9 +92,7 @@ void pace_seconds(Stream& stream, const char* name, const Accesses& accesses,
 template <typename Real>
 void pace_bytes(Stream& stream, const char* name, const Accesses& accesses, double bytes,
                 const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
-  const auto seconds = [&] {
-    return predict::traffic_seconds(profile(), bytes) * traffic_beside(bytes);
-  };
+  const auto seconds = [&] { return predict::traffic_seconds(profile(), bytes); };
   pace_kernel(stream, name, accesses, {accesses.reads, accesses.writes, {}, bytes}, seconds, real,
               kind);
 }
@@ -147,20 +140,10 @@ void pace_layer(Stream& stream, const char* name, const Accesses& accesses, cons
     const double alone = call.backward
                              ? predict::backward_seconds(profile(), call.shape, *call.backward)
                              : predict::forward_seconds(profile(), call.shape);
-    return call.times * alone * predict::layers_beside(profile(), machine()->devices().size());
+    return call.times * alone;
   };
   pace_kernel(stream, name, accesses,
               {accesses.reads, accesses.writes, call.shape, 0, call.scratch_bytes}, seconds, real);
-}
-
-// The time of a loss over rows of classes: as measured, or as long as its memory traffic.
-double loss_seconds(const ConstMatrixView& logits, const Accesses& accesses,
-                    double predict::LossSeconds::*direction) {
-  const double bytes = accesses.num_bytes();
-  if (!profile().measured) return predict::traffic_seconds(profile(), bytes);
-  const predict::LossSeconds seconds = predict::loss_seconds(
-      profile(), static_cast<double>(logits.rows), static_cast<double>(logits.cols));
-  return seconds.*direction * traffic_beside(bytes);
 }
 
 // Labels and row numbers belong to a batch, which is there when it is needed. A single number, such
@@ -185,9 +168,7 @@ void pace_update(Stream& stream, const char* name, std::span<const OptimizerPara
     accesses.add(parameter.weight);
   }
   const double bytes = num_bytes(accesses.writes);
-  const auto seconds = [&] {
-    return predict::update_seconds(profile(), bytes) * traffic_beside(predict::update_bytes(bytes));
-  };
+  const auto seconds = [&] { return predict::update_seconds(profile(), bytes); };
   pace_seconds(stream, name, accesses, seconds, real);
 }
 
@@ -226,15 +207,7 @@ void PacedBackend::fill(Stream& stream, TensorView to, double value) {
 
 void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
                                MatrixView to, double scale) {
-  // The rows come from the host, whose time is the batch's.
-  const Accesses accesses = accesses_of(to);
-  const double bytes = accesses.num_bytes();
-  const auto seconds = [&] {
-    return predict::batch_seconds(profile(), bytes) * traffic_beside(bytes);
-  };
-  const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale); };
-  if (machine() && seconds() > 0) return pace_seconds(stream, "batch", accesses, seconds, real);
-  real();
+  inner_.gather_rows(stream, source, indices, to, scale);
   if (machine()) machine()->give(index_of(stream), memory(to));
 }
 
@@ -464,28 +437,19 @@ void PacedBackend::attention_backward(Stream& stream, const AttentionShape& shap
 void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                                  ConstTensorView labels, Reduction reduction,
                                                  MatrixView probabilities, TensorView loss) {
-  const Accesses accesses = accesses_of(logits, labels, probabilities, loss);
-  pace_seconds(
-      stream, "cross entropy", accesses,
-      [&] { return loss_seconds(logits, accesses, &predict::LossSeconds::forward); },
-      [&] {
-        inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction, probabilities,
-                                             loss);
-      });
+  pace(stream, "cross entropy", accesses_of(logits, labels, probabilities, loss), [&] {
+    inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction, probabilities, loss);
+  });
 }
 
 void PacedBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
                                                   ConstTensorView labels, Reduction reduction,
                                                   ConstTensorView grad_loss,
                                                   MatrixView grad_logits) {
-  const Accesses accesses = accesses_of(probabilities, grad_loss, grad_logits);
-  pace_seconds(
-      stream, "cross entropy backward", accesses,
-      [&] { return loss_seconds(probabilities, accesses, &predict::LossSeconds::backward); },
-      [&] {
-        inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction, grad_loss,
-                                              grad_logits);
-      });
+  pace(stream, "cross entropy backward", accesses_of(probabilities, grad_loss, grad_logits), [&] {
+    inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction, grad_loss,
+                                          grad_logits);
+  });
 }
 
 void PacedBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,

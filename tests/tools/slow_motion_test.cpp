@@ -98,40 +98,6 @@ TEST(SlowMotion, RowsAreActedAndHaveTheVerdictOfAnyOther) {
   }
 }
 
-// A machine of two devices whose all-reduces were measured to take 4 ms, which its links don't say.
-constexpr const char* kMeasured =
-    R"({"schema": "lockstep.topology/1", "name": "here", "source": "a test",
-"device": {"name": "CPU, 1 thread", "tflops": 0.1, "memory_gb_per_s": 10, "memory_gb": 8, "launch_us": 1},
-"host": {"gb_per_s": 20, "thread_gb_per_s": 10},
-"nodes": [{"name": "a", "kind": "device"}, {"name": "b", "kind": "device"}, {"name": "m", "kind": "cpu"}],
-"links": [{"from": "a", "to": "m", "kind": "memory", "gb_per_s": 10, "latency_us": 1},
-{"from": "b", "to": "m", "kind": "memory", "gb_per_s": 10, "latency_us": 1}],
-"measured": {"threads_per_device": 1,
-"layers": {"rows": [32, 64], "inputs": [64], "outputs": [64], "forward_us": [100, 200],
-"backward_us": [200, 400], "weights_backward_us": [100, 200]}, "layers_beside": [1, 1],
-"traffic": [{"devices": 1, "bytes": [1000, 4000], "us": [1, 4]}, {"devices": 2, "bytes": [1000, 4000], "us": [1, 4]}],
-"batch": {"bytes": [1000], "us": [3]}, "loss": {"bytes": [4000], "forward_us": [5], "backward_us": [2]},
-"overlap": {"compute": 1, "comm": 1}, "deviation": 0,
-"all_reduces": [{"ranks": "threads", "devices": 2, "bytes": [1024, 4194304], "us": [4000, 4000]}]}})";
-
-TEST(SlowMotion, AllReducesTakeWhatTheyWereMeasuredToTake) {
-  const TempFolder folder;
-  std::ofstream(folder / "here.json") << kMeasured;
-  const Outcome outcome =
-      run_lockstep(words("compare --act-as here.json --predict --modes ddp --devices 2 --steps 8 "
-                         "--model mlp:64-64-10 --batch 64 --json run.json"),
-                   folder.path());
-  expect_success(outcome);
-  const json rows = read_json(folder / "run.json")["rows"];
-  const double error = largest_error(rows);
-  if (std::isnan(error)) GTEST_SKIP() << "the cores were busy: no row could be followed";
-  EXPECT_LT(error, 0.05);
-  for (const json& row : rows) {
-    if (row["mode"] != "ddp") continue;
-    EXPECT_NEAR(row["breakdown_seconds"]["exposed_comm"].get<double>(), 4e-3, 4e-4) << row["kind"];
-  }
-}
-
 // "weights sha256: ...".
 std::string digest_of(const std::string& flags) {
   const Outcome outcome = run_lockstep(words("train --steps 10 --devices 4 " + flags));

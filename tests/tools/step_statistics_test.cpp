@@ -30,23 +30,6 @@ TEST(StepStatistics, OfFewStepsAreOneOfThem) {
   EXPECT_EQ(step_statistics({only}).p90.step, 3);
 }
 
-TEST(StepStatistics, PartsOfATypicalStepRelateAsTheirMediansAndAddUp) {
-  trace::StepBreakdown step;
-  step.step = 9;
-  step.forward = 9;
-  step.sequence = 4;
-  trace::StepBreakdown medians;
-  medians.step = 8;
-  medians.forward = 2;
-  medians.backward = 4;
-  const trace::StepBreakdown typical = typical_step(step, medians);
-  EXPECT_EQ(typical.forward, 3);
-  EXPECT_EQ(typical.backward, 6);
-  EXPECT_EQ(typical.step, 9);
-  EXPECT_EQ(typical.sequence, 4);
-  EXPECT_EQ(typical_step(step, {}).forward, 9) << "of no medians it is the step";
-}
-
 TEST(StepStatistics, OverlapIsTheShareOfCommunicationThatComputingHides) {
   const std::vector<trace::Span> spans{
       {.begin_ns = 0, .end_ns = 990, .category = trace::Category::step},

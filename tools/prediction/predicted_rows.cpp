@@ -71,7 +71,6 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.strategy = strategy;
   options.num_devices = devices;
   options.own_plan = task.own_plan;
-  options.ranks = task.ranks;
   options.conditions = assumption.conditions;
   const double bucket = change.bucket_mib > 0 ? change.bucket_mib : task.bucket_mib;
   options.bucket_byte_limits = {

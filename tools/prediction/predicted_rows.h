@@ -52,7 +52,6 @@ struct PredictionTask {
   double bucket_mib = 25;
   double first_bucket_mib = 1;
   std::optional<plan::AllReducePlan> own_plan = {};
-  predict::RankKind ranks = predict::RankKind::threads;  // for a machine that was measured
   std::size_t accumulate = 1;  // micro-batches that each device's rows are cut into
   // For a pipeline; without a number of micro-batches, four times the stages.
   plan::PipelineSchedule schedule = plan::PipelineSchedule::gpipe;

@@ -64,39 +64,14 @@ predict::LayerWork work_of(const predict::DeviceProfile& device, const FileLayer
   return work;
 }
 
-// Scales a step that was measured on such a device from the run's own batch to `batch` rows.
-predict::Workload scaled(const RunWorkload& run, const predict::DeviceProfile& device,
-                         predict::Workload own, const predict::Workload& wanted, double batch) {
+// Replaces the times by those of the run, scaled from its own batch to `batch` rows.
+void take_measured_times(const RunWorkload& run, double batch, predict::Workload& workload) {
   const double rows = batch / static_cast<double>(run.step.batch);
-  predict::Workload workload = wanted;
-  double forward = 0;
-  double backward = 0;
   for (std::size_t i = 0; i < workload.layers.size(); ++i) {
-    predict::LayerWork& layer = workload.layers[i];
-    const FileLayer& measured = run.step.layers[i];
-    // The cost of more rows follows from layers measured there, else it is proportional.
-    const auto factor = [&](double wanted_seconds, double own_seconds) {
-      return device.measured && own_seconds > 0 ? wanted_seconds / own_seconds : rows;
-    };
-    forward += measured.forward_seconds;
-    backward += measured.backward_seconds;
-    layer.forward_seconds =
-        measured.forward_seconds * factor(layer.forward_seconds, own.layers[i].forward_seconds);
-    layer.backward_seconds =
-        measured.backward_seconds * factor(layer.backward_seconds, own.layers[i].backward_seconds);
+    workload.layers[i].forward_seconds = run.step.layers[i].forward_seconds * rows;
+    workload.layers[i].backward_seconds = run.step.layers[i].backward_seconds * rows;
   }
   workload.optimizer_seconds = run.step.optimizer_seconds;
-  workload.fixed_seconds = 0;
-  if (!device.measured || !run.single) return workload;
-  // Scales the layers to their times within the whole step, with its state of the caches.
-  const trace::StepBreakdown& step = *run.single;
-  for (predict::LayerWork& layer : workload.layers) {
-    layer.forward_seconds *= step.forward / forward;
-    layer.backward_seconds *= step.backward / backward;
-  }
-  workload.optimizer_seconds = step.optimizer;
-  workload.fixed_seconds = step.data * rows + step.copy + step.host + step.unattributed;
-  return workload;
 }
 
 }  // namespace
@@ -120,7 +95,6 @@ RunWorkload read_run_workload(const std::string& path) {
   run.measured_on = is_cuda ? shown(file.host.gpus[0])
                             : device_name(shown(file.host.cpu), first.threads_per_device);
   run.step = *file.workload;
-  if (first.mode == "single" && first.kind == "measured") run.single = first.typical_step;
   for (const auto seconds : {&FileLayer::forward_seconds, &FileLayer::backward_seconds}) {
     const bool takes_time = std::ranges::any_of(
         run.step.layers, [&](const FileLayer& layer) { return layer.*seconds > 0; });
@@ -143,35 +117,25 @@ bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device
 
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch) {
-  const auto of_rows = [&](double rows) {
-    predict::Workload workload;
-    workload.input_bytes = run.step.input_bytes_per_row * rows;
-    double bytes = 0;
-    double results = 1;
-    double classes = 1;
-    for (const FileLayer& layer : run.step.layers) {
-      const bool is_first = workload.layers.empty();
-      workload.layers.push_back(
-          work_of(device, layer, rows,
-                  is_first ? predict::InputGradient::not_needed : predict::InputGradient::needed));
-      if (run.shares_statistics) {
-        workload.layers.back().statistics = statistics_of(device, layer, rows);
-      }
-      bytes += static_cast<double>(layer.parameter_bytes);
-      if (!layer.product) continue;
-      results = layer.product->rows;
-      classes = layer.product->outputs;
+  predict::Workload workload;
+  workload.input_bytes = run.step.input_bytes_per_row * batch;
+  double bytes = 0;
+  for (const FileLayer& layer : run.step.layers) {
+    const bool is_first = workload.layers.empty();
+    workload.layers.push_back(
+        work_of(device, layer, batch,
+                is_first ? predict::InputGradient::not_needed : predict::InputGradient::needed));
+    if (run.shares_statistics) {
+      workload.layers.back().statistics = statistics_of(device, layer, batch);
     }
-    workload.optimizer_seconds = predict::update_seconds(device, bytes);
-    const predict::LossSeconds loss = predict::loss_seconds(device, rows * results, classes);
-    workload.layers.back().forward_seconds += loss.forward;
-    workload.layers.back().backward_seconds += loss.backward;
-    workload.fixed_seconds = predict::batch_seconds(device, workload.input_bytes);
-    return workload;
-  };
-  predict::Workload workload = of_rows(batch);
-  if (!is_measured_on(run, device)) return workload;
-  return scaled(run, device, of_rows(static_cast<double>(run.step.batch)), workload, batch);
+    bytes += static_cast<double>(layer.parameter_bytes);
+  }
+  workload.optimizer_seconds = predict::update_seconds(device, bytes);
+  // The loss is a launch each way.
+  workload.layers.back().forward_seconds += device.launch_seconds;
+  workload.layers.back().backward_seconds += device.launch_seconds;
+  if (is_measured_on(run, device)) take_measured_times(run, batch, workload);
+  return workload;
 }
 
 }  // namespace lockstep::tools

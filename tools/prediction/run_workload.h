@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "engine/trace/breakdown.h"
 #include "simulate/predict/step.h"
 #include "simulate/predict/topology.h"
 #include "tools/report/run_reader.h"
@@ -21,9 +20,6 @@ struct RunWorkload {
   FileWorkload step;                            // as measured
   bool shares_statistics = false;               // --sync-batch-norm
   std::optional<std::string> interrupted = {};  // as RunFile's
-  // The breakdown of the run's step on one device of the same kind, if it had one; it gives the
-  // parts of the step outside of any layer.
-  std::optional<trace::StepBreakdown> single = {};
 };
 
 // The name of a logical device of the CPU: "Intel(R) Xeon(R) Processor, 1 thread".
@@ -33,9 +29,8 @@ std::string device_name(const std::string& cpu, std::size_t threads_per_device);
 RunWorkload read_run_workload(const std::string& path);
 
 // The same step with `batch` rows on a topology's device. If the run was measured on a device of
-// that name, the measured times are scaled: with the rows, or, if lockstep calibrate measured
-// layers there, as those layers scale; then the step is as long as the run's own on one device.
-// Else the times come from predict/kernel_cost.h and no measured time enters.
+// that name, its layers' times are scaled with the rows. Else the times come from
+// predict/kernel_cost.h and no measured time enters.
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch);
 bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device);

@@ -119,13 +119,6 @@ std::optional<trace::StepBreakdown> read_breakdown(const JsonFields& row, double
   return breakdown;
 }
 
-std::optional<trace::StepBreakdown> read_typical_step(
-    const JsonFields& row, const std::optional<trace::StepBreakdown>& drawn) {
-  if (!drawn || !row.has("step_statistics")) return drawn;
-  const JsonFields statistics = row.object("step_statistics");
-  return typical_step(*drawn, read_parts(statistics.object("median_seconds")));
-}
-
 FileRow read_row(const JsonFields& fields) {
   FileRow row;
   row.mode = shown(fields.text("mode"));
@@ -149,7 +142,6 @@ FileRow read_row(const JsonFields& fields) {
   row.comm_bytes = static_cast<std::size_t>(std::min(
       fields.optional_number("comm_bytes_per_device_per_step").value_or(0), kMostBytesSent));
   row.breakdown = read_breakdown(fields, row.step_seconds);
-  row.typical_step = read_typical_step(fields, row.breakdown);
   check_page_fields(fields);
   return row;
 }

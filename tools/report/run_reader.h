@@ -40,7 +40,6 @@ struct FileRow {
   std::size_t comm_bytes = 0;         // that the busiest device sends in a step
   // The breakdown of the drawn step: its nine parts, step and overlapped_comm.
   std::optional<trace::StepBreakdown> breakdown;
-  std::optional<trace::StepBreakdown> typical_step;  // step_statistics.h; or the drawn step
 
   double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }
 };

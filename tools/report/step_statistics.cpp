@@ -105,18 +105,6 @@ StepStatistics step_statistics(const std::vector<trace::StepBreakdown>& steps) {
   return statistics;
 }
 
-trace::StepBreakdown typical_step(const trace::StepBreakdown& step,
-                                  const trace::StepBreakdown& medians) {
-  double sum = 0;
-  for (const trace::BreakdownFigure& part : trace::kBreakdownParts) sum += medians.*part.seconds;
-  if (sum <= 0) return step;
-  trace::StepBreakdown typical = step;
-  for (const trace::BreakdownFigure& part : trace::kBreakdownParts) {
-    typical.*part.seconds = medians.*part.seconds * step.step / sum;
-  }
-  return typical;
-}
-
 std::optional<double> comm_overlap(const std::vector<trace::StepBreakdown>& steps) {
   double comm = 0;
   double overlapped = 0;

@@ -21,11 +21,6 @@ struct StepStatistics {
 
 StepStatistics step_statistics(const std::vector<trace::StepBreakdown>& steps);
 
-// A step as long as this one, whose parts are in the proportions of their medians over all steps,
-// because the parts of a single step vary at random.
-trace::StepBreakdown typical_step(const trace::StepBreakdown& step,
-                                  const trace::StepBreakdown& medians);
-
 // overlapped_comm / comm over all steps together; empty if nothing was communicated. Holistic Trace
 // Analysis calls it the communication-computation overlap of a rank.
 std::optional<double> comm_overlap(const std::vector<trace::StepBreakdown>& steps);
@@ -45,13 +40,6 @@ inline double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-// The interquartile range as a share of the median. REQUIRES: values with a positive median.
-inline double spread(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t quarter = values.size() / 4;
-  return (values[values.size() - 1 - quarter] - values[quarter]) / median(values);
 }
 
 }  // namespace lockstep::tools

@@ -1,23 +1,63 @@
 #include "tools/report/workload.h"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/models.h"
+#include "engine/optim/optimizer.h"
 #include "tools/report/layer_recorder.h"
+#include "tools/report/step_statistics.h"
 
 namespace lockstep::tools {
 namespace {
+
+// Times of the same work, repeated nine times, or until they add up to a tenth of a second, but at
+// least three times.
+class Times {
+ public:
+  template <typename Run>
+  void add(const Run& run) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    run();
+    seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    total_ += seconds_.back();
+  }
+  bool are_enough() const {
+    constexpr std::size_t kRuns = 9;
+    constexpr std::size_t kFewestRuns = 3;
+    constexpr double kLongest = 0.1;
+    return seconds_.size() >= kRuns || (seconds_.size() >= kFewestRuns && total_ >= kLongest);
+  }
+  double median_seconds() const { return median(seconds_); }
+
+ private:
+  std::vector<double> seconds_;
+  double total_ = 0;
+};
+
+// An optimizer that does an update's work and changes no parameter.
+optim::Sgd still_optimizer(const std::vector<Variable>& parameters) {
+  optim::SgdOptions options;
+  options.learning_rate = 0;
+  options.momentum = 0.9;
+  return optim::Sgd(parameters, options);
+}
 
 // An operation's cost besides arithmetic: forward and backward of one multiplied number.
 double measure_seconds_per_op(Device device) {
   constexpr int kRepeats = 1000;
   const Variable x(Tensor::full({1}, 1.0, DType::float32, device), RequiresGrad::yes);
-  const Times times = time_repeatedly([&] {
-    Variable y = x;
-    for (int i = 0; i < kRepeats; ++i) y = scale(y, 1.0);
-    y.backward();
-  });
+  Times times;
+  while (!times.are_enough()) {
+    times.add([&] {
+      Variable y = x;
+      for (int i = 0; i < kRepeats; ++i) y = scale(y, 1.0);
+      y.backward();
+    });
+  }
   return times.median_seconds() / kRepeats;
 }
 
@@ -62,13 +102,6 @@ std::vector<std::string> measure_ready_order(nn::Module& model, const TrainingTa
 }
 
 }  // namespace
-
-optim::Sgd still_optimizer(const std::vector<Variable>& parameters) {
-  optim::SgdOptions options;
-  options.learning_rate = 0;
-  options.momentum = 0.9;
-  return optim::Sgd(parameters, options);
-}
 
 FileWorkload measure_workload(const TrainingTask& task, Device device, double optimizer_seconds) {
   const std::shared_ptr<nn::Module> model =

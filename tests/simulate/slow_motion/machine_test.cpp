@@ -209,34 +209,6 @@ TEST_F(MachineTest, OnStageRanksSumTheSameBits) {
   EXPECT_LT(end, 100e-6);
 }
 
-// An all-reduce was measured to take a thousand times what the links charge; a message takes what
-// they charge.
-TEST_F(MachineTest, OnStageAllReducesTakeWhatWasMeasured) {
-  MachineOptions options = pair();
-  predict::MeasuredMachine measured;
-  measured.traffic = {{{1}, {1e-12}}};
-  measured.all_reduces.push_back({predict::RankKind::threads, 2, {}, {{4, 1 << 20}, {1000, 1000}}});
-  options.topology.device.measured =
-      std::make_shared<const predict::MeasuredMachine>(std::move(measured));
-  Machine machine(options);
-  const OnStage on_stage(machine);
-  double reduced = 0;
-  const auto work = [&](comm::Communicator& group) {
-    const Tensor buffer =
-        Tensor::zeros({1000}, DType::float32, Device{DeviceType::cpu, group.rank()});
-    group.all_reduce(buffer).wait();
-    if (group.rank() == 0) {
-      reduced = seconds(machine, machine.end());
-      group.send(buffer, 1);
-    } else {
-      group.recv(buffer, 0);
-    }
-  };
-  comm::run_ranks(2, work, with_acted_links(2));
-  EXPECT_GT(reduced, 1000 * 2e-6);
-  EXPECT_LT(seconds(machine, machine.end()) - reduced, 100e-6);
-}
-
 TEST_F(MachineTest, OnStageGroupsHaveARankPerDevice) {
   Machine machine(pair());
   const OnStage on_stage(machine);
