@@ -35,7 +35,6 @@ void add_run_command(CLI::App& program, const CommandLine& command, int& exit_co
 // The position of the program in `lockstep run ...`: at "--", else at the first word that is
 // neither a flag nor a flag's value. The number of words in every other command.
 std::size_t find_program_to_run(const CommandLine& command);
-void add_with_devices_command(CLI::App& program, const CommandLine& command);
 
 // The number of words that are Lockstep's own: in `run` those before the program, in commands that
 // start another program after "--" those before it.

@@ -69,24 +69,14 @@ void print_devices(const GpuList& list, std::FILE* out) {
   if (!table.empty()) fmt::print(out, "\n{}", table);
 }
 
-// Prints only the ids on standard output, for $(...).
-void print_free(const GpuList& list, const DevicesFlags& flags) {
-  const std::size_t count = require_positive("--free", flags.free);
-  const std::vector<std::size_t> ids = pick_devices(list, count);
-  const nlohmann::ordered_json& problem = list.json["cuda_problem"];
-  if (!problem.is_null()) {
-    fmt::print(
-        stderr,
-        "lockstep: numbers are for programs with CUDA and CUDA_DEVICE_ORDER=PCI_BUS_ID: {}\n",
-        problem.get<std::string>());
-  }
-  fmt::print("{}\n", fmt::join(ids, ","));
-}
-
 void run_devices(const DevicesFlags& flags, const CLI::App& command) {
   require_writable({{"--json", flags.json_path}});
   const GpuList list = list_gpus();
-  if (command.count("--free") > 0) return print_free(list, flags);
+  if (command.count("--free") > 0) {
+    const std::size_t count = require_positive("--free", flags.free);
+    fmt::print("{}\n", fmt::join(idle_gpus(list, count), ","));
+    return;
+  }
   print_devices(list, flags.json_path == "-" ? stderr : stdout);
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json{{"schema", "lockstep.devices/1"}, {"host", host_info()}};
@@ -103,8 +93,10 @@ void add_devices_command(CLI::App& program) {
       devices.add_option("--json", flags->json_path, "write the list here (-: standard output)")
           ->type_name("FILE");
   devices
-      .add_option("--free", flags->free,
-                  "print only the ids of the N devices with the most free memory, as in 2,0")
+      .add_option(
+          "--free", flags->free,
+          "print only which N idle GPUs have the most free memory, for CUDA_VISIBLE_DEVICES")
+      ->type_name("N")
       ->default_str("")
       ->excludes(json);
   devices.callback([flags, &devices] { run_devices(*flags, devices); });

@@ -22,7 +22,7 @@ namespace lockstep::tools {
 namespace {
 
 // The commands that start another program after "--"; `run` needs no dashes.
-constexpr std::array<std::string_view, 3> kStarters = {"doctor", "learn", "with-devices"};
+constexpr std::array<std::string_view, 2> kStarters = {"doctor", "learn"};
 
 }  // namespace
 
@@ -94,7 +94,6 @@ int run(int argc, char** argv) {
   add_grade_command(program);
   add_devices_command(program);
   add_env_command(program);
-  add_with_devices_command(program, command);
   add_run_command(program, command, exit_code);
   program.footer("`lockstep COMMAND --help` describes a command's flags.");
   require_no_empty_values(command);

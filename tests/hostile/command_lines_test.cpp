@@ -47,7 +47,6 @@ constexpr CommandKind kCommands[] = {
     {"predict", "--workload missing"},
     {"predict", "--params 1M --step 1 --batch-per-gpu 1 --topology missing.json"},
     {"run", "--nproc-per-node 2 -- true"},
-    {"with-devices", "1 --timeout 1 -- true"},
     {"", ""},
 };
 

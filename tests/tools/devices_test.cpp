@@ -274,34 +274,6 @@ TEST(GpuTable, EightAndSixteenGpusFitIntoEightyColumns) {
   }
 }
 
-TEST(PickDevices, AreThoseWithTheMostFreeMemoryAndSmallIdsAmongEquals) {
-  FakeMachine machine(4);
-  machine.gpu(0)["memory"]["used"] = 9000000000;
-  machine.publish();
-  EXPECT_THAT(pick_devices(list(cuda_of({3, 2, 1, 0})), 2), ElementsAre(2, 1));
-  CudaView cuda = cuda_of({0});
-  cuda.logical_gpus = {0, 0, 0};
-  EXPECT_THAT(pick_devices(list(cuda), 2), ElementsAre(0, 1));
-}
-
-TEST(PickDevices, FewerThanAskedForIsAnErrorThatSaysWhatHidesThem) {
-  const FakeMachine machine(2);
-  const GpuList gpus = list(cuda_of({1}), "1");
-  lockstep::testing::expect_error(
-      ErrorCode::Usage,
-      "[--free] asks for 2 devices, and there is 1; hidden by CUDA_VISIBLE_DEVICES=1: GPU 0",
-      [&] { pick_devices(gpus, 2); });
-}
-
-TEST(PickDevices, AValueThatIsNotToldIsAnError) {
-  FakeMachine machine(2);
-  machine.gpu(1).erase("memory");
-  machine.publish();
-  const GpuList gpus = list(cuda_of({0, 1}));
-  lockstep::testing::expect_error(ErrorCode::Device, "GPU 1 does not report its free memory",
-                                  [&] { pick_devices(gpus, 1); });
-}
-
 // --- the command ---
 
 TEST(Devices, ListsTheMachineAndWritesItAsJson) {
@@ -357,9 +329,6 @@ TEST(Devices, WithoutNvidiaSmiSaysSoAndSucceeds) {
 TEST(Devices, WithoutCudaShowsWhatIsThereAndWhyItCannotBeUsed) {
   if (!runtime::physical_gpus().empty()) GTEST_SKIP() << "this machine has GPUs of its own";
   const FakeMachine machine(2);
-  const Outcome free = run_lockstep(words("devices --free 2"));
-  EXPECT_EQ(free.out, "0,1\n");
-  EXPECT_THAT(free.err, HasSubstr("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
   ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
   const Outcome outcome = run_lockstep({"devices"});
   lockstep::testing::expect_success(outcome);
@@ -371,9 +340,81 @@ TEST(Devices, WithoutCudaShowsWhatIsThereAndWhyItCannotBeUsed) {
 TEST(Devices, RejectsWordsThatItDoesNotTake) {
   const FakeMachine machine(2);
   using lockstep::testing::expect_rejected;
-  expect_rejected(run_lockstep(words("devices --free 99")), 2, {"[--free] asks for 99 devices"});
   expect_rejected(run_lockstep(words("devices --free 0")), 2, {"[--free] must be at least 1"});
   expect_rejected(run_lockstep(words("devices --json /nowhere/list.json")), 1, {"[--json]"});
+}
+
+// --- devices --free ---
+
+// No process, little memory in use.
+void make_idle(FakeMachine& machine, std::size_t index) {
+  machine.gpu(index)["memory"]["used"] = 0;
+  machine.publish();
+}
+
+TEST(FreeDevices, AreIdleGpusTheOnesWithTheMostFreeMemoryFirst) {
+  FakeMachine machine(4);
+  for (std::size_t i = 0; i < 4; ++i) make_idle(machine, i);
+  machine.gpu(0)["memory"]["used"] = std::size_t{100} << 20;
+  machine.set_processes(1, {1 << 30});
+  const GpuList gpus = list(cuda_of({3, 2, 1, 0}));
+  EXPECT_THAT(idle_gpus(gpus, 2), ElementsAre(fake_uuid(2), fake_uuid(3)));
+  EXPECT_THAT(idle_gpus(gpus, 3), ElementsAre(fake_uuid(2), fake_uuid(3), fake_uuid(0)));
+}
+
+TEST(FreeDevices, WhatKeepsThemBusyIsSaid) {
+  FakeMachine machine(4);
+  machine.set_processes(0, {1 << 30, 1 << 29});
+  machine.gpu(2)["memory"]["used"] = std::size_t{600} << 20;
+  machine.gpu(3)["memory"]["used"] = 0;
+  machine.gpu(3)["utilization.gpu"] = 40;
+  make_idle(machine, 1);
+  lockstep::testing::expect_error(
+      ErrorCode::Device,
+      "[--free] asks for 2 idle GPUs, and there is 1: GPU 0 is used by 2 processes; GPU 2 has 600 "
+      "MiB in use; GPU 3 is 40 % utilised",
+      [&] {
+        idle_gpus(list(cuda_of({0, 1, 2, 3})), 2);
+      });
+}
+
+TEST(FreeDevices, AFigureThatAGpuDoesNotTellIsNotHeldAgainstIt) {
+  FakeMachine machine(1);
+  for (const char* key : {"memory", "utilization.gpu", "processes"}) machine.gpu(0).erase(key);
+  machine.publish();
+  EXPECT_THAT(idle_gpus(list(cuda_of({0})), 1), ElementsAre(fake_uuid(0)));
+}
+
+TEST(FreeDevices, AreAmongTheVisibleOnesAndNeverAGpuOfWhichASliceIsVisible) {
+  FakeMachine machine(2);
+  make_idle(machine, 1);
+  EXPECT_THAT(idle_gpus(list(cuda_of({}), "1"), 1), ElementsAre(fake_uuid(1)));
+  lockstep::testing::expect_error(
+      ErrorCode::Device,
+      "[--free] asks for 2 idle GPUs, and there is 1: hidden by CUDA_VISIBLE_DEVICES=1: GPU 0",
+      [&] { idle_gpus(list(cuda_of({}), "1"), 2); });
+  const std::string slice = "MIG-" + fake_uuid(1) + "/1/0";
+  lockstep::testing::expect_error(ErrorCode::Device, "asks for 1 idle GPU, and there are 0",
+                                  [&] { idle_gpus(list(cuda_of({}), slice), 1); });
+}
+
+// The command also asks CUDA, whose GPUs are not the fake machine's.
+TEST(FreeDevices, ArePrintedInTheFormOfCudaVisibleDevices) {
+  if (!runtime::physical_gpus().empty()) GTEST_SKIP() << "this machine has GPUs of its own";
+  using lockstep::testing::expect_rejected;
+  FakeMachine machine(3);
+  make_idle(machine, 2);
+  const Outcome outcome = run_lockstep(words("devices --free 2"));
+  lockstep::testing::expect_success(outcome);
+  EXPECT_EQ(outcome.out, fake_uuid(0) + "," + fake_uuid(2) + "\n");
+  EXPECT_EQ(outcome.err, "");
+  const Outcome too_few = run_lockstep(words("devices --free 3"));
+  expect_rejected(too_few, 1,
+                  {"[--free] asks for 3 idle GPUs, and there are 2: GPU 1 has 1024 MiB in use"});
+  EXPECT_EQ(too_few.out, "");
+  FakeMachine::hide_nvidia_smi();
+  expect_rejected(run_lockstep(words("devices --free 1")), 1,
+                  {"[--free] cannot tell which GPUs are idle: no nvidia-smi in PATH"});
 }
 
 }  // namespace

@@ -177,27 +177,53 @@ GpuList list_gpus() {
                    visible ? std::optional<std::string>(visible) : std::nullopt);
 }
 
-std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count) {
-  const Json& problem = list.json["nvml_problem"];
-  require(problem.is_null(), ErrorCode::Device, "--free", "{}", text_or(problem, ""));
-  const Json& notes = list.json["notes"];
-  require(count <= list.device_rows.size(), ErrorCode::Usage, "--free",
-          "asks for {} devices, and there {} {}{}", count,
-          list.device_rows.size() == 1 ? "is" : "are", list.device_rows.size(),
-          notes.empty() ? "" : "; " + notes[0].get<std::string>());
-  const auto free_bytes = [&](std::size_t id) -> const Json& {
-    return list.json["gpus"][list.device_rows[id]]["memory_free_bytes"];
-  };
-  std::vector<std::size_t> ids(list.device_rows.size());
-  std::iota(ids.begin(), ids.end(), std::size_t{0});
-  for (const std::size_t id : ids) {
-    require(!free_bytes(id).is_null(), ErrorCode::Device, "--free",
-            "GPU {} does not report its free memory", list.device_rows[id]);
+namespace {
+
+constexpr std::size_t kMostIdleBytes = std::size_t{512} << 20;  // a desktop's windows need some
+constexpr double kMostIdlePercent = 5;
+
+// Empty for an idle GPU. A figure that it does not tell is not held against it.
+std::string why_busy(const Json& gpu) {
+  const std::size_t num_processes = gpu["processes"].size();  // 0 of null
+  const Json& used = gpu["memory_used_bytes"];
+  const Json& utilization = gpu["utilization_percent"];
+  if (num_processes > 0) {
+    return fmt::format("is used by {} process{}", num_processes, num_processes == 1 ? "" : "es");
   }
-  std::ranges::stable_sort(ids, std::greater<>(),
-                           [&](std::size_t id) { return free_bytes(id).get<std::size_t>(); });
-  ids.resize(count);
-  return ids;
+  if (!used.is_null() && used.get<std::size_t>() > kMostIdleBytes) {
+    return fmt::format("has {} MiB in use", used.get<std::size_t>() >> 20);
+  }
+  if (!utilization.is_null() && utilization.get<double>() > kMostIdlePercent) {
+    return fmt::format("is {:.0f} % utilised", utilization.get<double>());
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> idle_gpus(const GpuList& list, std::size_t count) {
+  const Json& problem = list.json["nvml_problem"];
+  require(problem.is_null(), ErrorCode::Device, "--free", "cannot tell which GPUs are idle: {}",
+          text_or(problem, ""));
+  std::vector<Json> idle;
+  std::vector<std::string> reasons;
+  for (const Json& gpu : list.json["gpus"]) {
+    if (list.is_slice || !gpu["visible"] || gpu["uuid"].is_null()) continue;
+    const std::string reason = why_busy(gpu);
+    if (reason.empty()) idle.push_back(gpu);
+    if (!reason.empty()) reasons.push_back(fmt::format("GPU {} {}", gpu["gpu"].dump(), reason));
+  }
+  for (const Json& note : list.json["notes"]) reasons.push_back(note);
+  require(count <= idle.size(), ErrorCode::Device, "--free", "asks for {}, and there {} {}{}{}",
+          count_text(count, "idle GPU"), idle.size() == 1 ? "is" : "are", idle.size(),
+          reasons.empty() ? "" : ": ", fmt::join(reasons, "; "));
+  std::ranges::stable_sort(idle, std::greater<>(), [](const Json& gpu) {
+    const Json& bytes = gpu["memory_free_bytes"];
+    return bytes.is_null() ? 0 : bytes.get<std::size_t>();
+  });
+  std::vector<std::string> uuids;
+  for (std::size_t i = 0; i < count; ++i) uuids.push_back(idle[i]["uuid"]);
+  return uuids;
 }
 
 // --- the table ---

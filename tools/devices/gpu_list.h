@@ -58,9 +58,10 @@ VisibleGpus read_visible_devices(const std::optional<std::string>& text,
 // how they reach each other; then the notes. An unknown value is "-". Empty without a GPU.
 std::string gpu_table(const nlohmann::ordered_json& list);
 
-// Ids of the `count` logical devices with the most free memory: the most first, and smaller ids
-// first among equals.
-// Throws Error{Usage} if there are fewer, Error{Device} if a GPU or nvidia-smi does not tell.
-std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count);
+// UUIDs of `count` GPUs that a program may use (CUDA_VISIBLE_DEVICES) and nobody does: without
+// processes, with at most 512 MiB in use and at most 5 % utilised. Those with the most free memory
+// come first, and smaller numbers among equals. A slice does not count as its GPU.
+// Throws Error{Device} that says why not if there are fewer, or if nvidia-smi fails.
+std::vector<std::string> idle_gpus(const GpuList& list, std::size_t count);
 
 }  // namespace lockstep::tools

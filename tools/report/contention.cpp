@@ -67,7 +67,7 @@ std::vector<std::string> contention_notes(const std::vector<RunRow>& rows) {
     notes.push_back(
         is_cpu ? "* contended: another process used the cores meanwhile, so times may be too long"
                : "* contended: another process used the GPU meanwhile, so times may be too long; "
-                 "lockstep devices shows who, lockstep with-devices waits for idle GPUs");
+                 "lockstep devices shows who, and with --free 1 an idle GPU");
   }
   if (any(std::nullopt)) {
     notes.push_back(

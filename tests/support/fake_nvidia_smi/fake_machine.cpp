@@ -38,13 +38,12 @@ FakeMachine::FakeMachine(std::size_t num_gpus) {
   for (std::size_t i = 0; i < num_gpus; ++i) description["gpus"].push_back(describe_gpu(i));
   publish();
   ::setenv("LOCKSTEP_FAKE_GPUS", (folder_ / "machine.json").c_str(), 1);
-  ::setenv("LOCKSTEP_LOCK_DIR", lock_folder().c_str(), 1);
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   ::setenv("PATH", (FAKE_NVIDIA_SMI ":" + path_).c_str(), 1);
 }
 
 FakeMachine::~FakeMachine() {
-  for (const char* name : {"LOCKSTEP_FAKE_GPUS", "LOCKSTEP_LOCK_DIR", "CUDA_VISIBLE_DEVICES"}) {
+  for (const char* name : {"LOCKSTEP_FAKE_GPUS", "CUDA_VISIBLE_DEVICES"}) {
     ::unsetenv(name);
   }
   ::setenv("PATH", path_.c_str(), 1);

@@ -13,8 +13,7 @@
 namespace lockstep::testing {
 
 // While it lives, the environment of this process and of those it starts leads to the nvidia-smi of
-// this folder and to this machine; it starts without CUDA_VISIBLE_DEVICES, and with a lock folder
-// of its own.
+// this folder and to this machine; it starts without CUDA_VISIBLE_DEVICES.
 class FakeMachine {
  public:
   // GPUs "NVIDIA H200" with the UUIDs GPU-00000000-..., GPU-11111111-...: 1 % to n % utilised, 16
@@ -34,8 +33,6 @@ class FakeMachine {
 
   // Makes PATH a folder without nvidia-smi.
   static void hide_nvidia_smi();
-
-  std::filesystem::path lock_folder() const { return folder_ / "locks"; }
 
  private:
   TempFolder folder_;
