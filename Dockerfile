@@ -31,7 +31,7 @@ ARG NATIVE=OFF
 WORKDIR /src
 COPY . .
 RUN cmake --preset release -DLOCKSTEP_NATIVE=${NATIVE} -DLOCKSTEP_GPU_ARCHITECTURES=RELEASE \
-    -DLOCKSTEP_MPI=OFF -DLOCKSTEP_TESTS=OFF \
+    -DLOCKSTEP_TESTS=OFF \
   && cmake --build build/release \
   && cmake --install build/release --strip --prefix /opt/lockstep
 

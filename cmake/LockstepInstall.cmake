@@ -16,14 +16,6 @@ foreach(library IN LISTS all_libraries)
   endif()
 endforeach()
 
-# MPI would be needed on every consumer's machine, so it is a part that a consumer asks for: find_package(lockstep
-# REQUIRED COMPONENTS mpi), target lockstep::mpi.
-set(mpi_library "")
-if(LOCKSTEP_HAVE_MPI)
-  set(mpi_library lockstep_mpi)
-  list(REMOVE_ITEM libraries lockstep_mpi)
-endif()
-
 # lockstep::lockstep is all of the libraries at once, for programs that include lockstep.h.
 add_library(lockstep_all INTERFACE)
 add_library(lockstep::lockstep ALIAS lockstep_all)
@@ -31,23 +23,17 @@ set_target_properties(lockstep_all PROPERTIES EXPORT_NAME lockstep)
 target_link_libraries(lockstep_all INTERFACE ${libraries})
 
 # Shared libraries, in builds that make them, find each other and CUDA's runtime.
-set_target_properties(${libraries} ${mpi_library} PROPERTIES
+set_target_properties(${libraries} PROPERTIES
   INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
 
 # The component development: what a program of one's own is built with, and all that
 # `cmake --build <folder> --target lockstep_development` has to build.
-add_custom_target(lockstep_development DEPENDS ${libraries} ${mpi_library})
-lockstep_build_missing(development ${libraries} ${mpi_library})
+add_custom_target(lockstep_development DEPENDS ${libraries})
+lockstep_build_missing(development ${libraries})
 install(TARGETS ${libraries} lockstep_all EXPORT lockstepTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
   LIBRARY DESTINATION ${private_folder} COMPONENT program)
 install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_folder} COMPONENT development)
-if(mpi_library)
-  install(TARGETS ${mpi_library} EXPORT lockstepMpiTargets
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
-    LIBRARY DESTINATION ${private_folder} COMPONENT program)
-  install(EXPORT lockstepMpiTargets NAMESPACE lockstep:: DESTINATION ${package_folder} COMPONENT development)
-endif()
 foreach(folder engine kernels simulate datasets)
   # Eigen is private to kernels/cpu, so the headers there would not compile elsewhere.
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development

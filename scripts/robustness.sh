@@ -55,7 +55,7 @@ fuzz() {
 fuzz_all() {
   echo "lockstep: building build/fuzz" >&2
   CXX=clang++-16 quietly "configuring build/fuzz" cmake -B build/fuzz -G Ninja -D CMAKE_BUILD_TYPE=RelWithDebInfo \
-    -D LOCKSTEP_FUZZ=ON -D LOCKSTEP_SANITIZE=address -D LOCKSTEP_CUDA=OFF -D LOCKSTEP_MPI=OFF || return 1
+    -D LOCKSTEP_FUZZ=ON -D LOCKSTEP_SANITIZE=address -D LOCKSTEP_CUDA=OFF || return 1
   local targets=()
   for corpus in tests/fuzz/corpus/*; do targets+=("$(basename "$corpus")"); done
   quietly "building build/fuzz" ninja -C build/fuzz fuzz_readers fuzz_store_messages || return 1

@@ -536,7 +536,7 @@ int run_bench_all_reduce(AllReduceFlags flags, const CommandLine& command) {
       return bench_threads(flags, command);
     case Ranks::start:
       require_startable(flags, flags);
-      return start_ranks(flags, command, flags.num_ranks());
+      return start_ranks(command, flags.num_ranks());
     case Ranks::this_process: {
       int exit_code = 0;
       name_rank_in_errors(environment, [&] { exit_code = bench_as_rank(flags, command); });
@@ -553,9 +553,6 @@ void add_bench_all_reduce_command(CLI::App& bench, const CommandLine& command, i
   CLI::App& all_reduce =
       *bench.add_subcommand("all-reduce", "Time all-reduces, as nccl-tests does");
   add_all_reduce_flags(all_reduce, *flags);
-  all_reduce.footer(
-      "--comm mpi measures the MPI library's own all-reduce. The command starts its ranks by "
-      "mpirun, or mpirun starts the command.");
   all_reduce.callback(
       [flags, command, &exit_code] { exit_code = run_bench_all_reduce(*flags, command); });
 }

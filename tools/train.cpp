@@ -125,7 +125,7 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   require_effects(flags, {mode_of(flags)}, resolve_device_type(flags));
   read_task(flags, static_cast<std::size_t>(num_ranks));
   require_writable_outputs(flags);
-  return start_ranks(flags, command, num_ranks);
+  return start_ranks(command, num_ranks);
 }
 
 // Trains as a rank. Rank 0 prints and writes the same as `train` with threads. Returns the exit

@@ -117,8 +117,8 @@ class Communicator {
   // (plan::choose_all_reduce_plan).
   plan::AllReducePlan default_plan() const { return default_plan_; }
   void set_default_plan(plan::AllReducePlan plan) { default_plan_ = plan; }
-  // The plan that an all_reduce of this size uses if it names none; automatic only if a library
-  // chooses (NCCL, MPI).
+  // The plan that an all_reduce of this size uses if it names none; automatic only if NCCL
+  // chooses.
   virtual plan::AllReducePlan plan_for(std::size_t num_elements) const = 0;
 
   // The group as trace::Observer::group_made() numbered it; 0: it is not observed.

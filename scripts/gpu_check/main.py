@@ -48,7 +48,7 @@ def run(words, stages, out, tree):
                            "run --emulated rehearses without one")  # fmt: skip
     folder = Path(words.folder or pack.HERE.parent).resolve()
     if tree and not words.folder:
-        here = ["emulated"] if words.emulated else ["cuda", "-DLOCKSTEP_MPI=OFF", "-DLOCKSTEP_QUICK=ON"]
+        here = ["emulated"] if words.emulated else ["cuda", "-DLOCKSTEP_QUICK=ON"]
         folder = pack.build(tree, here[0], *here)
     if not (folder / "pack.json").exists():
         raise pack.Problem(f"{folder} is neither an unpacked pack nor a folder that gpu_check.sh has built")

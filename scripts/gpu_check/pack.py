@@ -17,7 +17,7 @@ SYSTEM_LIBRARIES = re.compile(
 )
 # CPU kernels for any processor, libraries and programs that find each other wherever they lie, tests that
 # start the program in PATH.
-CARRIED = ("-DLOCKSTEP_NATIVE=OFF -DLOCKSTEP_MPI=OFF -DLOCKSTEP_QUICK=ON -DLOCKSTEP_SMALL=ON "
+CARRIED = ("-DLOCKSTEP_NATIVE=OFF -DLOCKSTEP_QUICK=ON -DLOCKSTEP_SMALL=ON "
            "-DLOCKSTEP_TESTED_PROGRAM=lockstep -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON -DCMAKE_SKIP_INSTALL_RPATH=ON "
            "-DCMAKE_BUILD_RPATH=$ORIGIN/../lib;$ORIGIN").split(" ")  # fmt: skip
 

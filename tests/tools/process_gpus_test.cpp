@@ -85,17 +85,6 @@ TEST_F(ProcessGpus, ThatShareOneComputeTheBitsOfOneDevice) {
   }
 }
 
-TEST_F(ProcessGpus, ThatShareOneReduceByMpi) {
-  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "no mpirun here";
-  const Outcome outcome =
-      run_on(1, "compare --device cuda --modes ddp --comm mpi --steps 20 " + virtual_devices(2));
-  if (outcome.err.find("built without MPI") != std::string::npos) GTEST_SKIP() << outcome.err;
-  expect_equal_rows(outcome);
-  const Outcome trained =
-      run_on(1, "train --device cuda --comm mpi --steps 2 " + kRanks + virtual_devices(2));
-  EXPECT_THAT(trained.out, ::testing::ContainsRegex("mpi: .*, staged in host memory"));
-}
-
 // Gradients are averaged by buckets while backward runs.
 TEST_F(ProcessGpus, ThatShareOneTrainTheWeightsOfOneDeviceInEveryRowOfCompare) {
   const TempFolder folder;

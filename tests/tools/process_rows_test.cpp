@@ -97,19 +97,5 @@ TEST(ProcessBench, RunsInsideAJob) {
   EXPECT_THAT(outcome.out, HasSubstr("[0] # Out of bounds values : 0 OK"));
 }
 
-TEST(ProcessBench, MeasuresTheMpiLibrary) {
-  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "no mpirun here";
-  const Outcome start = run_lockstep(words("bench all-reduce -b 1K -e 1K -n 2 -c --comm mpi"));
-  if (start.err.find("built without MPI") != std::string::npos) GTEST_SKIP() << start.err;
-  EXPECT_EQ(start.exit_code, 0) << start.err;
-  EXPECT_THAT(start.err, HasSubstr("starting the ranks: "));
-  EXPECT_THAT(start.out, HasSubstr("rank 0 of 2 (mpirun (Open MPI)), mpi: "));
-  EXPECT_THAT(start.out, HasSubstr("# Out of bounds values : 0 OK"));
-  const json rows = bench("mpirun --allow-run-as-root --oversubscribe -np 3", "--comm mpi");
-  ASSERT_EQ(rows.size(), 3u);
-  EXPECT_EQ(rows[0]["comm"], "mpi");
-  EXPECT_EQ(rows[0]["ranks"], 3);
-}
-
 }  // namespace
 }  // namespace lockstep::testing

@@ -48,15 +48,6 @@ bool has_ended(pid_t process) {
 
 }  // namespace
 
-void become(const char* operation, std::vector<std::string> words) {
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  std::fflush(nullptr);
-  ::execvp(argv[0], argv.data());
-  fail(ErrorCode::Io, operation, "cannot run {}: {}", words[0], std::strerror(errno));
-}
-
 ChildEnd run_child(const std::vector<std::string>& command, const launch::Environment& environment,
                    const ChildLimits& limits) {
   launch::StartedProcess process = launch::start_process(command.at(0), command, environment);

@@ -1,4 +1,4 @@
-// Runs other programs: in place of this process, or as children whose output is kept.
+// Runs other programs as children whose output is kept.
 #pragma once
 
 #include <cstdio>
@@ -9,10 +9,6 @@
 #include "engine/launch/process.h"
 
 namespace lockstep::tools {
-
-// Replaces this program by the command. Throws Error{Io}, tagged with the operation, if it cannot
-// run.
-[[noreturn]] void become(const char* operation, std::vector<std::string> words);
 
 // The limits of a child. Output beyond them ends it, or only the newest is kept.
 struct ChildLimits {

@@ -89,7 +89,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--comm", &F::comm,
          "who does the collectives (default: nccl if each rank is a process with a GPU of its own, "
          "else own)",
-         {.one_of = {"own", "nccl", "mpi"}}),
+         {.one_of = {"own", "nccl"}}),
     flag("--nccl-share-gpu", &F::nccl_share_gpu,
          "let NCCL's ranks share a GPU, to check results and never for timing",
          {.ranks = kEachItsOwn}),

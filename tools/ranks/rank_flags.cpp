@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/comm/mpi/mpi_group.h"
 #include "engine/comm/nccl/nccl_group.h"
 #include "engine/core/error.h"
 #include "engine/runtime/physical_gpus.h"
@@ -19,9 +18,6 @@ namespace {
 void require_comm(const RankFlags& flags) {
   if (flags.comm == "nccl") {
     require(comm::has_nccl(), ErrorCode::Usage, "--comm", "nccl: {}", comm::no_nccl_reason());
-  }
-  if (flags.comm == "mpi") {
-    require(comm::has_mpi(), ErrorCode::Usage, "--comm", "mpi: {}", comm::no_mpi_reason());
   }
   const bool is_between_threads = flags.ranks == "threads";
   require(!is_between_threads || flags.comm.empty() || flags.comm == "own", ErrorCode::Usage,
@@ -66,8 +62,7 @@ Ranks decide(const RankFlags& flags, const launch::RankEnvironment& environment,
             "{} started {} processes, and each of them is a rank; leave out --ranks threads",
             to_string(environment.launcher), world_size);
   } else {
-    const bool needs_processes = flags.comm == "mpi" || flags.comm == "nccl";
-    if (flags.ranks == "threads" || (flags.ranks.empty() && !needs_processes)) {
+    if (flags.ranks == "threads" || (flags.ranks.empty() && flags.comm != "nccl")) {
       return Ranks::threads;
     }
     if (is_alone && num_devices.value_or(1) != 1) return Ranks::start;

@@ -14,7 +14,7 @@ namespace lockstep::tools {
 // The flags as they stand on the command line; empty: not given.
 struct RankFlags {
   std::string ranks;  // threads or processes
-  std::string comm;   // own, nccl or mpi
+  std::string comm;   // own or nccl
   std::string plan = "auto";
   std::string transport = "auto";
   std::string link;  // such as 50us,1GB/s
@@ -31,7 +31,7 @@ enum class Ranks {
 
 // Decides it, and writes the decision into flags.ranks, and into flags.comm if ranks are threads
 // (processes agree on it among themselves, see rank_job.h). Ranks are processes if a launcher
-// started more than one, if --ranks says so, or if --comm is nccl or mpi.
+// started more than one, if --ranks says so, or if --comm is nccl.
 // num_devices: the value of --devices.
 // Throws Error{Usage} if the environment is contradictory, if --ranks threads or another number of
 // devices is asked for inside a job, and for a --comm, --transport or --link that these ranks

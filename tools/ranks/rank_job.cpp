@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "engine/comm/comm_errors.h"
-#include "engine/comm/mpi/mpi_group.h"
 #include "engine/comm/nccl/nccl_group.h"
 #include "engine/comm/process_group.h"
 #include "engine/core/error.h"
@@ -54,15 +53,6 @@ std::unique_ptr<comm::Communicator> make_nccl(const RankFlags& flags, const laun
   return comm::make_nccl_communicator(options);
 }
 
-std::unique_ptr<comm::Communicator> make_mpi(const RankFlags& flags, const launch::Job& job) {
-  comm::MpiGroupOptions options;
-  options.rank = job.rank().rank;
-  options.world_size = job.rank().world_size;
-  options.timeout_seconds = flags.comm_timeout;
-  options.started_by = to_string(job.rank().launcher);
-  return comm::make_mpi_communicator(options);
-}
-
 // The name of the communicator without --comm: nccl if every rank of the job has a GPU of its own,
 // this build has NCCL, and no plan, transport or link of `own` is asked for; else own. All ranks
 // choose alike: each sees the GPUs of its own host, and all use NCCL unless one says that it
@@ -82,7 +72,7 @@ std::unique_ptr<comm::Communicator> make_communicator(const std::string& name,
                                                       const RankFlags& flags,
                                                       const launch::Job& job, Device device) {
   if (name == "nccl") return comm::staged(make_nccl(flags, job, device), device);
-  auto communicator = name == "mpi" ? make_mpi(flags, job) : make_own(flags, job);
+  auto communicator = make_own(flags, job);
   if (device.type == DeviceType::cpu) return communicator;
   return comm::staged(std::move(communicator), Device{});
 }

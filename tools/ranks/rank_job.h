@@ -18,7 +18,7 @@ struct RankJob {
   Device device;  // cuda:LOCAL_RANK or cpu:LOCAL_RANK
   comm::Store& store;
   comm::Communicator& communicator;
-  std::string comm;  // own, nccl or mpi
+  std::string comm;  // own or nccl
   double timeout_seconds;
 
   int rank() const { return environment.rank; }

@@ -66,8 +66,8 @@ parallel::PipelineOptions read_pipeline(const TrainingFlags& flags, const std::s
   refuse(flags.sampler != "exact", "--sampler",
          "torch gives each rank rows of its own, and the stages of a pipeline share them; use "
          "exact");
-  refuse(flags.comm == "nccl" || flags.comm == "mpi", "--comm",
-         "stages send to each other at the same time, and NCCL's and MPI's messages wait for their "
+  refuse(flags.comm == "nccl", "--comm",
+         "stages send to each other at the same time, and NCCL's messages wait for their "
          "receiver; use --comm own");
   parallel::PipelineOptions options;
   options.schedule = plan::parse_pipeline_schedule(flags.pipeline_schedule);

@@ -13,8 +13,7 @@
 // gradients, so both make the same step.
 //
 // Messages go by send() and recv(). A send must not wait for its receiver, since neighbours send to
-// each other at the same time: that holds for the project's own communicators, not for NCCL and
-// MPI.
+// each other at the same time: that holds for the project's own communicators, not for NCCL.
 #pragma once
 
 #include <functional>
