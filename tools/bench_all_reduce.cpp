@@ -1,6 +1,5 @@
 // lockstep bench all-reduce: time and bandwidth of all-reduces between ranks, which are threads or
-// processes, with the columns, flags and definitions of nccl-tests:
-// algbw = bytes / time, busbw = algbw * 2(n-1)/n, in GB/s.
+// processes, in the terms of nccl-tests: algbw = bytes / time, busbw = algbw * 2(n-1)/n, in GB/s.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -73,13 +72,9 @@ struct AllReduceFlags : TrainingFlags {
   int iterations = 20;
   int warm_up = 5;
   std::string check = "0";  // -c: "" alone, else a number; 0 does not check
-  int blocking = 1;
-  int local_register = 0;
-  std::string format = "lockstep";
 
   int num_ranks() const { return devices.value_or(2); }
   bool checks() const { return check != "0"; }
-  bool is_nccl_tests() const { return format == "nccl-tests"; }
   // For "all", the largest, which sets the smallest size.
   DType dtype() const { return datatype == kAll ? DType::float64 : kDatatypes.at(datatype).dtype; }
 };
@@ -120,17 +115,8 @@ void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
       ->expected(0, 1)
       ->default_str("")
       ->check(one_of({"", "0", "1"}));
-  command.add_option("-z,--blocking", flags.blocking, "each all-reduce is waited for")
-      ->type_name("0|1")
-      ->default_str("")
-      ->check(CLI::Range(0, 1));
   command
-      .add_option("-R,--local_register", flags.local_register, "NCCL registers buffers as it likes")
-      ->type_name("0|1|2")
-      ->default_str("")
-      ->check(CLI::Range(0, 2));
-  command
-      .add_option("-g,--devices,--ngpus", flags.devices,
+      .add_option("-g,--devices", flags.devices,
                   "how many ranks, one device each (default: 2; as many as a launcher started)")
       ->check(CLI::Range(1, runtime::kMaxCpuDevices));
   for (const char* name : {"--device", "--virtual-devices", "--ranks", "--comm", "--nccl-share-gpu",
@@ -138,18 +124,12 @@ void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
     add_training_flag(command, flags, name);
   }
   command.get_option("--json")->description("write the rows here (-: standard output)");
-  command
-      .add_option("--format", flags.format,
-                  "columns of the table; those of nccl-tests are wider than 80 characters")
-      ->check(one_of({"lockstep", "nccl-tests"}));
   group_flags(command, {{"Most used",
                          {"-b", "-e", "-g", "-n", "--device", "--ranks", "--comm", "--plan",
                           "--transport", "--json"}},
                         {"What to reduce", {"-f", "-i", "-d", "-o", "-w", "-c"}},
                         {"On what and how fast",
-                         {"--virtual-devices", "--nccl-share-gpu", "--link", "--comm-timeout"}},
-                        {"What to write", {"--format"}},
-                        {"Taken from nccl-tests, without effect", {"-z", "-R"}}});
+                         {"--virtual-devices", "--nccl-share-gpu", "--link", "--comm-timeout"}}});
 }
 
 // The sizes in bytes from -b to -e. Throws Error{Usage} for sizes that make no sense, are below one
@@ -175,8 +155,7 @@ std::vector<std::size_t> list_sizes(const AllReduceFlags& flags) {
       if (bytes > last / factor) break;
     }
   }
-  const int num_buffers = flags.is_nccl_tests() ? 2 : 1;
-  require_memory("-e", static_cast<double>(sizes.back()) * flags.num_ranks() * num_buffers);
+  require_memory("-e", static_cast<double>(sizes.back()) * flags.num_ranks());
   return sizes;
 }
 
@@ -244,24 +223,16 @@ struct AllReduceTime {
   std::size_t num_wrong = 0;  // values over all ranks; 0 if nothing was checked
 };
 
-// out_of_place: the sum goes into a separate buffer. All-reduces work in place here, so this copies
-// the input and all-reduces the copy.
-enum class Placement { in_place, out_of_place };
-
 // Every rank calls it alike, with a device of its own. count: elements of flags.dtype().
 AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator& communicator,
-                                 Device device, std::size_t count, Placement placement) {
+                                 Device device, std::size_t count) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = contribution(communicator.rank(), i);
   const Tensor buffer = Tensor::from(values, {count}).to(flags.dtype()).to(device);
   comm::CollectiveOptions options;
   options.op = kOps.at(flags.op).op;
-  const Tensor input = placement == Placement::out_of_place ? buffer.clone() : Tensor();
-  const auto all_reduce = [&] {
-    if (input.defined()) buffer.copy_from(input);
-    communicator.all_reduce(buffer, options).wait();
-  };
+  const auto all_reduce = [&] { communicator.all_reduce(buffer, options).wait(); };
   all_reduce();
   std::size_t num_wrong = 0;
   if (flags.checks()) {
@@ -269,7 +240,6 @@ AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator
   }
   // A sum doubles the values in every iteration; zeros stay zeros, and are as fast as any number.
   buffer.fill(0);
-  if (input.defined()) input.fill(0);
   for (int i = 0; i < flags.warm_up; ++i) all_reduce();
   buffer.stream().synchronize();
   communicator.barrier().wait();
@@ -299,43 +269,25 @@ class Report {
     const std::string range =
         fmt::format("minBytes {} maxBytes {} step: {} warmup iters: {} iters: {}", sizes.front(),
                     sizes.back(), step, flags.warm_up, flags.iterations);
-    const int validation = flags.checks() ? 1 : 0;
-    const bool has_threads = flags.ranks == "threads";
-    if (flags.is_nccl_tests()) {
-      fmt::print(out_, "# nThread 1 nGpus {} {} agg iters: 1 validation: {} graph: 0 unalign: 0\n",
-                 has_threads ? flags.num_ranks() : 1, range, validation);
-      fmt::print(out_, "# {}\n# out-of-place: a copy, then the all-reduce, which works in place\n",
-                 who);
-      fmt::print(out_, "#\n# {:>53}           {:<34} {:<18}\n", "", "out-of-place", "in-place");
-    } else {
-      print_comment(fmt::format("{} {} {} validation: {}", has_threads ? "nThread" : "nProcess",
-                                flags.num_ranks(), range, validation));
-      print_comment(who);
-      fmt::print(out_, "#\n");
-    }
-    const std::string times =
-        time_columns("time", "algbw", "busbw", flags.is_nccl_tests() ? "#wrong" : "wrong");
-    const std::string units = time_columns("(us)", "(GB/s)", "(GB/s)", "");
-    print_line("#", "size", "count", "type", flags.is_nccl_tests() ? "redop" : "op",
-               flags.is_nccl_tests() ? "root" : "plan",
-               flags.is_nccl_tests() ? times + times : times);
-    print_line("#", "(B)", flags.is_nccl_tests() ? "(elements)" : "", "", "", "",
-               flags.is_nccl_tests() ? units + units : units);
+    print_comment(fmt::format("{} {} {} validation: {}",
+                              flags.ranks == "threads" ? "nThread" : "nProcess", flags.num_ranks(),
+                              range, flags.checks() ? 1 : 0));
+    print_comment(who);
+    fmt::print(out_, "#\n");
+    print_line("#", "size", "count", "type", "op", "plan",
+               time_columns("time", "algbw", "busbw", "wrong"));
+    print_line("#", "(B)", "", "", "", "", time_columns("(us)", "(GB/s)", "(GB/s)", ""));
     std::fflush(out_);
   }
 
-  // flags: of one type and operation. out_of_place: only with --format nccl-tests.
+  // flags: of one type and operation.
   void add(const AllReduceFlags& flags, const comm::Communicator& communicator, Device device,
-           std::size_t count, const AllReduceTime& in_place,
-           const std::optional<AllReduceTime>& out_of_place) {
+           std::size_t count, const AllReduceTime& time) {
     const std::size_t num_bytes = count * size_of(flags.dtype());
     const std::string plan(flags.comm == "own" ? plan::to_string(communicator.plan_for(count))
                                                : std::string_view(flags.comm));
-    std::string times;
-    if (out_of_place) times = count_in(num_bytes, *out_of_place);
-    times += count_in(num_bytes, in_place);
     print_line(" ", std::to_string(num_bytes), std::to_string(count), flags.datatype, flags.op,
-               out_of_place ? "-1" : plan, times);
+               plan, count_in(num_bytes, time));
     std::fflush(out_);
     json_["rows"].push_back(
         {{"bytes", num_bytes},
@@ -348,10 +300,10 @@ class Report {
          {"ranks", flags.num_ranks()},
          {"iterations", flags.iterations},
          {"warmup_iterations", flags.warm_up},
-         {"time_us", in_place.seconds * 1e6},
-         {"algbw_gb_per_s", algbw(num_bytes, in_place)},
-         {"busbw_gb_per_s", busbw(num_bytes, in_place)},
-         {"wrong", flags.checks() ? nlohmann::json(in_place.num_wrong) : nlohmann::json()}});
+         {"time_us", time.seconds * 1e6},
+         {"algbw_gb_per_s", algbw(num_bytes, time)},
+         {"busbw_gb_per_s", busbw(num_bytes, time)},
+         {"wrong", flags.checks() ? nlohmann::json(time.num_wrong) : nlohmann::json()}});
   }
 
   // Prints the table's foot and writes the file, after a signal (0: none) as far as it came.
@@ -377,14 +329,9 @@ class Report {
   void print_line(std::string_view begin, std::string_view size, std::string_view count,
                   std::string_view type, std::string_view op, std::string_view plan,
                   const std::string& times) const {
-    if (flags_.is_nccl_tests()) {
-      fmt::print(out_, "{} {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}\n", begin, size, count, type, op,
-                 plan, times);
-    } else {
-      // The heading's "#" shares its column with the first digit of sizes from 1 GB.
-      fmt::print(out_, "{}{:>{}} {:>9} {:>8} {:>4} {:>16}{}\n", begin == "#" ? "#" : "", size,
-                 begin == "#" ? 9 : 10, count, type, op, plan, times);
-    }
+    // The heading's "#" shares its column with the first digit of sizes from 1 GB.
+    fmt::print(out_, "{}{:>{}} {:>9} {:>8} {:>4} {:>16}{}\n", begin == "#" ? "#" : "", size,
+               begin == "#" ? 9 : 10, count, type, op, plan, times);
   }
 
   // Comments stay as narrow as the table.
@@ -399,9 +346,7 @@ class Report {
 
   std::string time_columns(const std::string& time, const std::string& algbw,
                            const std::string& busbw, const std::string& num_wrong) const {
-    const char* const format =
-        flags_.is_nccl_tests() ? "  {:>7}  {:>6}  {:>6}  {:>6}" : " {:>8} {:>6} {:>6} {:>5}";
-    return fmt::format(fmt::runtime(format), time, algbw, busbw, num_wrong);
+    return fmt::format(" {:>8} {:>6} {:>6} {:>5}", time, algbw, busbw, num_wrong);
   }
 
   // Counts a time in the table's foot, and returns its columns.
@@ -444,16 +389,11 @@ int measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, D
         show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
       }
       const std::size_t count = bytes / size_of(one.dtype());
-      const auto measure = [&](Placement placement) {
-        return measure_all_reduce(one, communicator, device, count, placement);
-      };
-      std::optional<AllReduceTime> out_of_place;
-      if (one.is_nccl_tests()) out_of_place = measure(Placement::out_of_place);
-      const AllReduceTime in_place = measure(Placement::in_place);
+      const AllReduceTime time = measure_all_reduce(one, communicator, device, count);
       signal = signal_of_all(communicator, device);
       if (!report) continue;
       clear_status();
-      report->add(one, communicator, device, count, in_place, out_of_place);
+      report->add(one, communicator, device, count, time);
     }
   }
   if (report) return report->finish(signal, num_planned);
@@ -497,8 +437,7 @@ std::vector<launch::Setting> common_settings(const AllReduceFlags& flags, Device
           {"op", flags.op},
           {"iterations", std::to_string(flags.iterations)},
           {"warm-up", std::to_string(flags.warm_up)},
-          {"check", flags.check},
-          {"format", flags.format}};
+          {"check", flags.check}};
 }
 
 // Returns the exit code.
@@ -522,8 +461,6 @@ int bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
 int run_bench_all_reduce(AllReduceFlags flags, const CommandLine& command) {
   const launch::RankEnvironment environment =
       launch::rank_environment(launch::current_environment());
-  // In a job, nccl-tests counts the devices of each process.
-  if (environment.world_size > 1 && flags.devices == 1) flags.devices.reset();
   if (!flags.devices) flags.devices = environment.world_size > 1 ? environment.world_size : 2;
   const Ranks ranks = resolve_ranks(flags, environment, flags.devices);
   require_positive("--comm-timeout", flags.comm_timeout);
@@ -550,8 +487,7 @@ int run_bench_all_reduce(AllReduceFlags flags, const CommandLine& command) {
 
 void add_bench_all_reduce_command(CLI::App& bench, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<AllReduceFlags>();
-  CLI::App& all_reduce =
-      *bench.add_subcommand("all-reduce", "Time all-reduces, as nccl-tests does");
+  CLI::App& all_reduce = *bench.add_subcommand("all-reduce", "Time all-reduces");
   add_all_reduce_flags(all_reduce, *flags);
   all_reduce.callback(
       [flags, command, &exit_code] { exit_code = run_bench_all_reduce(*flags, command); });

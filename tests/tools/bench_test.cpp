@@ -50,7 +50,7 @@ TEST(BenchStep, HasARowPerModelBatchAndThreads) {
               flops, 1e-6 * flops);
 }
 
-TEST(BenchAllReduce, HasARowPerSizeAndNcclTestsDefinitions) {
+TEST(BenchAllReduce, HasARowPerSizeAndItsBandwidths) {
   const json rows = bench("all-reduce -b 1K -e 16K -f 4 -n 3 -w 1 -c 1 --devices 3")["rows"];
   ASSERT_EQ(rows.size(), 3u);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -90,7 +90,7 @@ TEST(BenchAllReduce, ChecksEveryPlan) {
 // 6 types with 4 operations each, and the average of the 4 that are floating point.
 TEST(BenchAllReduce, ChecksEveryTypeAndOperation) {
   const json rows =
-      bench("all-reduce -d all -o all -z 1 -R 0 -b 4K -e 4K -n 1 -w 0 -c 1 --devices 3")["rows"];
+      bench("all-reduce -d all -o all -b 4K -e 4K -n 1 -w 0 -c 1 --devices 3")["rows"];
   std::set<std::string> kinds;
   for (const json& row : rows) {
     EXPECT_EQ(row["wrong"], 0) << row;
@@ -105,7 +105,7 @@ TEST(BenchAllReduce, DoesNotClaimToHaveChecked) {
   EXPECT_TRUE(bench("all-reduce -b 4 -e 4 -n 1 -c 0")["rows"][0]["wrong"].is_null());
 }
 
-TEST(BenchAllReduce, TakesTheFlagsOfNcclTests) {
+TEST(BenchAllReduce, TakesStepsTypeOperationAndProcesses) {
   const json rows =
       bench("all-reduce -b 1K -e 4K -i 1K -g 3 -n 2 -w 1 -c 1 -d double -o max")["rows"];
   ASSERT_EQ(rows.size(), 4u);
@@ -113,18 +113,6 @@ TEST(BenchAllReduce, TakesTheFlagsOfNcclTests) {
   EXPECT_EQ(rows[3]["ranks"], 3);
   const json processes = bench("all-reduce --ranks processes -g 2 -b 4K -e 4K -n 1 -c 1")["rows"];
   EXPECT_EQ(processes[0]["ranks"], 2);
-}
-
-TEST(BenchAllReduce, HasNcclTestsOwnTable) {
-  const Outcome outcome =
-      run_lockstep(words("bench all-reduce --format nccl-tests -g 2 -b 1K -e 1K -n 2 -c 1"));
-  expect_success(outcome);
-  EXPECT_THAT(
-      outcome.out,
-      HasSubstr("#       size         count      type   redop    root     time   algbw   busbw  "
-                "#wrong     time   algbw   busbw  #wrong"));
-  EXPECT_THAT(outcome.out, ::testing::ContainsRegex(
-                               " +1024 +256 +float +sum +-1( +[0-9.]+){3} +0( +[0-9.]+){3} +0\n"));
 }
 
 TEST(BenchAllReduce, OneRankMovesNothing) {

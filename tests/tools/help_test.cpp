@@ -85,7 +85,7 @@ TEST(Help, OfLongCommandsHasTenCommonFlagsFirstAndTheOthersInGroups) {
   for (const char* command : {"train", "compare", "run", "bench all-reduce", "predict"}) {
     SCOPED_TRACE(command);
     const std::vector<Group> groups = groups_of(help_of(command));
-    ASSERT_GE(groups.size(), 5u);
+    ASSERT_GE(groups.size(), 3u);
     EXPECT_EQ(groups[0].title, "Most used");
     EXPECT_THAT(groups[0].flags, SizeIs(10));
   }

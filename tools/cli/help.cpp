@@ -67,7 +67,7 @@ std::string value_text(const CLI::Option& option) {
   return option.get_expected_min() == 0 ? "[" + text + "]" : text;
 }
 
-// "-g, --devices, --ngpus". The second spelling of --node-rank as --node_rank is left out.
+// "-g, --devices". The second spelling of --node-rank as --node_rank is left out.
 std::string name_text(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_snames()) names.push_back("-" + name);
