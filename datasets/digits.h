@@ -6,7 +6,7 @@
 // Source:  E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine
 //          Learning Repository, 1998, https://doi.org/10.24432/C50P49
 // Licence: Creative Commons Attribution 4.0 (CC BY 4.0),
-//          https://creativecommons.org/licenses/by/4.0/. The values are unchanged; digits_rows.cpp
+//          https://creativecommons.org/licenses/by/4.0/. The values are unchanged; digits_rows.txt
 //          writes them as text.
 #pragma once
 
