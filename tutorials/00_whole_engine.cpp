@@ -312,10 +312,10 @@ class Sgd {
 
 // ─── 4. Training ────────────────────────────────────────────────────────────────────────────────
 
-// One of the parts that a batch is cut into, one for each device.
+// A batch is cut into shards, one per device.
 struct Shard {
   int index = 0;
-  int count = 1;  // of all shards
+  int count = 1;  // of all shards: a single one holds the whole batch
 };
 
 struct RowRange {
@@ -362,7 +362,7 @@ std::vector<Batch> load_epoch(const Digits& digits, int epoch, const Settings& s
 }
 
 // The training loop, the same for a model on one device, DataParallel and Ddp. Returns the mean
-// loss of each epoch.
+// loss of each epoch; that of a shard is its part of the mean.
 std::vector<double> train(Module& module, const Digits& digits, const Settings& settings,
                           const Shard& shard = {}) {
   Sgd optimizer(module.parameters(), settings);
@@ -427,7 +427,8 @@ class DataParallel : public Module {
     for (int device = 0; device < num_devices_; ++device) {
       const RowRange rows = rows_of({device, num_devices_}, x.num_rows);
       Tensor& shard = shards.emplace_back(rows.count, x.num_columns);
-      std::copy_n(&x.values[rows.begin * x.num_columns], shard.values.size(), shard.values.begin());
+      const auto first = x.values.begin() + rows.begin * x.num_columns;
+      std::copy_n(first, shard.values.size(), shard.values.begin());
     }
     return shards;
   }
@@ -878,6 +879,8 @@ void run(const Settings& settings) {
   check_engine(results, settings);
   print_answer(results);
 }
+
+// In the engine: `lockstep compare`, which trains your model and data in all these ways and more.
 
 }  // namespace
 
