@@ -99,7 +99,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--transport", &F::transport,
          "with --comm own: what carries the messages; thread is between threads, shm and tcp are "
          "between processes",
-         {.one_of = {"auto", "thread", "shm", "tcp", "peer"}, .resolve = transport}),
+         {.one_of = {"auto", "thread", "shm", "tcp"}, .resolve = transport}),
     flag("--link", &F::link,
          "simulate a link between ranks, as in 50us,1GB/s: messages of --comm own take as long as "
          "they would over it",
