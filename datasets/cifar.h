@@ -27,8 +27,8 @@ data::LabelledRows read_cifar(std::span<const std::filesystem::path> files);
 
 // The folder of the binary files: data_dir/cifar10/cifar-10-batches-bin, data_dir/cifar10,
 // data_dir/cifar-10-batches-bin or data_dir itself.
-// Throws Error{Io} that says where below data_dir they are, or what is there instead (CIFAR-100, the
-// Python version) and how to fetch them.
+// Throws Error{Io} that says where below data_dir they are, or what is there instead (CIFAR-100,
+// the Python version) and how to fetch them.
 std::filesystem::path find_cifar(const std::filesystem::path& data_dir);
 
 }  // namespace lockstep::datasets

@@ -21,7 +21,7 @@ endmacro()
 
 shell("lockstep env")
 shell("lockstep learn")
-foreach(number 01 04 05 08 09 15)
+foreach(number 00 01 04 05 08 09 15)
   shell("lockstep learn ${number} -- --fast")
   # The command that a program suggests next works as it is printed.
   if(NOT step_output MATCHES "Now try:\n  (lockstep learn ${number} -- [^\n]*)")
@@ -31,7 +31,7 @@ foreach(number 01 04 05 08 09 15)
 endforeach()
 shell("lockstep learn")
 if(NOT step_output MATCHES "next: 02_check_gradients")
-  message(FATAL_ERROR "[package] six programs have passed, so 02 is next, but:\n${step_output}")
+  message(FATAL_ERROR "[package] seven programs have passed, so 02 is next, but:\n${step_output}")
 endif()
 
 # Lab 05: the exercise as handed out is not done. The teacher's sources have the solutions; what they grade runs
