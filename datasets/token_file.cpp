@@ -174,7 +174,7 @@ void require_gpt2_tokens(const InputFile& file, const Tokens& tokens, std::size_
        advice);
 }
 
-// Where the tokens begin: after llm.c's header, or at once.
+// The tokens begin after llm.c's header, or at once.
 std::size_t begin_of_tokens(const InputFile& file, Bytes bytes) {
   std::array<std::int32_t, 3> header{};
   if (bytes.size() < sizeof(header)) return 0;

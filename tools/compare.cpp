@@ -52,10 +52,11 @@ std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
 }
 
 // Throws Error{Numeric}, so that the program exits with 1, if a check of a row failed.
-void require_right_rows(const std::vector<RunRow>& rows) {
+void require_right_rows(const std::vector<const RunRow*>& rows) {
   std::size_t num_wrong = 0;
-  for (const RunRow& row : rows) num_wrong += row.verdict && row.verdict->failure;
-  for (const RunRow& row : rows) {
+  for (const RunRow* row : rows) num_wrong += row->verdict && row->verdict->failure;
+  for (const RunRow* judged : rows) {
+    const RunRow& row = *judged;
     if (!row.verdict || row.verdict->equal()) continue;
     const std::string name = fmt::format(
         "{} on {}{}", to_string(row.placement.mode),
@@ -68,13 +69,14 @@ void require_right_rows(const std::vector<RunRow>& rows) {
   }
 }
 
-void print_verdict(const TrainingTask& task, const std::vector<RunRow>& rows, std::FILE* out) {
+void print_verdict(const TrainingTask& task, const std::vector<const RunRow*>& rows,
+                   std::FILE* out) {
   if (task.sampler == Sampler::torch) {
     fmt::print(out, "{}\n", wrap("weights: not compared; " + torch_sampler_note(task)));
     return;
   }
   std::vector<Verdict> verdicts;
-  for (const RunRow& row : rows) verdicts.push_back(*row.verdict);
+  for (const RunRow* row : rows) verdicts.push_back(*row->verdict);
   for (const std::string& line : verdict_lines(task, verdicts)) {
     fmt::print(out, "{}\n", wrap(line));
   }
@@ -238,8 +240,9 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
     }
     write_json(training.json_path, json);
   }
-  std::vector<RunRow> judged = rows;
-  if (measured.resumed) judged.push_back(*measured.resumed);
+  std::vector<const RunRow*> judged;
+  for (const RunRow& row : rows) judged.push_back(&row);
+  if (measured.resumed) judged.push_back(&*measured.resumed);
   require_right_rows(judged);
   print_verdict(task, judged, out);
   try {

@@ -316,14 +316,20 @@ Progress make_progress(const std::vector<PlannedRow>& plan, const TrainingFlags&
   return Progress(std::move(rows));
 }
 
+// single: one device with the row's batches.
+void judge_row(const PlannedRow& planned, const TrainingResult& single, const Repeats& repeats,
+               RunRow& row) {
+  row.max_abs_weight_diff =
+      distance(keep(single.weights), keep(row.result.weights)).parameters.value;
+  row.verdict = judge(planned.task, single, row.result, repeats);
+}
+
 // --interrupt: the table's last row, stopped and resumed.
 RunRow interrupted_row(const PlannedRow& planned, const TrainingFlags& flags, Repeater& repeater,
                        std::FILE* out) {
   RunRow row = run_resumed_row(flags, planned);
-  const TrainingResult& single = repeater.single(planned, planned.task);
-  row.max_abs_weight_diff =
-      distance(keep(single.weights), keep(row.result.weights)).parameters.value;
-  row.verdict = judge(planned.task, single, row.result, repeater.repeats_of_resumed(planned));
+  judge_row(planned, repeater.single(planned, planned.task), repeater.repeats_of_resumed(planned),
+            row);
   fmt::print(
       out, "{}\n",
       wrap(fmt::format("{} x{}, stopped after step {} of {} and resumed in a new process: "
@@ -387,11 +393,8 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
     // All other rows are compared with the first, which finds a cold machine, so it is warmed up.
     rows.push_back(run_row(planned, of_row, observer, rows.empty() ? kFirstWarmUpSeconds : 0));
     if (is_single) repeater.add(planned, rows.back().result);
-    const TrainingResult& single = repeater.single(planned, planned.task);
     RunRow& row = rows.back();
-    row.max_abs_weight_diff =
-        distance(keep(single.weights), keep(row.result.weights)).parameters.value;
-    row.verdict = judge(planned.task, single, row.result, repeater.repeats_of(planned));
+    judge_row(planned, repeater.single(planned, planned.task), repeater.repeats_of(planned), row);
     const Scaling first = scaling(row, baseline_of(rows, index), runtime::num_cores());
     const bool is_again = first.is_too_efficient() && !row.result.acted;
     const std::size_t changed = is_again ? measure_again(plan, flags.training, rows) : index;

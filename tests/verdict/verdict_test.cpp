@@ -186,7 +186,7 @@ TEST(Errors, OfRunningStatisticsAreRelativeToTheirSize) {
   EXPECT_TRUE(errors[2].is_beyond());
 }
 
-// Where one bit changes a gradient by 1e-4, rounding may change it by a hundred times that.
+// One bit changes the gradient by 1e-4, so rounding may change it by a hundred times that.
 TEST(Errors, MayBeAsLargeAsATrainingAmplifiesOneBit) {
   const ReferenceGradient reference = reference_of({3, 4}, 10);
   std::vector<TensorError> errors = errors_of({{"w", {3, 4.05}}}, {}, reference, 1e-5);

@@ -40,7 +40,7 @@ struct Checkpoint {
   nn::StateDict model;
   std::vector<std::pair<std::string, optim::Optimizer::State>> optimizer = {};  // by parameter
   checkpoint::Metadata metadata = {};  // of the model's file, as --save writes it
-  // Of one that was read: its folder, and how its settings differ from the run's, as in "kept was
+  // If it was read: its folder, and how its settings differ from the run's, as in "kept was
   // made with momentum 0.9 and not 0".
   std::string folder = {};
   std::string differences = {};

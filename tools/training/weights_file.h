@@ -20,7 +20,7 @@ inline constexpr const char* kVocabularyKey = "lockstep.vocabulary";
 // The value, or nothing.
 std::string metadata_value(const checkpoint::Metadata& metadata, const char* key);
 
-// Of --save and of a checkpoint's model.
+// The metadata of --save and of a checkpoint's model.
 checkpoint::Metadata metadata_of(const TrainingTask& task);
 
 // Prints a line about a flag on stderr, once per job.
@@ -37,8 +37,8 @@ struct WeightsFile {
 // Throws unless the file says no model, or one with the same layers.
 void require_same_model(const WeightsFile& file, const std::string& model);
 
-// What tokens are: characters, or a vocabulary as in datasets::Dataset. `name`: the text's or the
-// vocabulary's.
+// The tokens of a model: characters, or a vocabulary as in datasets::Dataset. `name`: the text's or
+// the vocabulary's.
 struct TokenKind {
   std::string characters;
   std::string vocabulary;

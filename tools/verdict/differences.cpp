@@ -160,7 +160,7 @@ std::optional<WrongGradient> find_wrong_gradient(const TrainingTask& task, const
   // A step is three passes over all rows, and a pass in float64 takes at least twice as long.
   const std::size_t num_rows =
       std::min(rows.size(), std::clamp<std::size_t>(rows.size() / 16, 2, 8));
-  // Where weights are many, moving them takes longer than these passes.
+  // Moving many weights takes longer than these passes.
   const std::size_t num_groups =
       num_weights > kManyWeights ? 1 : std::max<std::size_t>(1, rows.size() / num_rows / 4);
   const PlainBatch batch = plain_batch(exact_task, 0, std::span(rows).first(num_rows));

@@ -18,6 +18,10 @@ KeptTensors keep(const nn::StateDict& tensors) {
   return kept;
 }
 
+KeptTensors keep_buffers(const nn::Module& module) {
+  return keep(module.named_buffers());
+}
+
 const std::vector<double>& values_of(const KeptTensors& tensors, const std::string& name) {
   return std::ranges::find(tensors, name, &KeptTensors::value_type::first)->second;
 }

@@ -20,6 +20,8 @@ using KeptTensors = std::vector<std::pair<std::string, std::vector<double>>>;
 
 KeptTensors keep(const nn::StateDict& tensors);
 
+KeptTensors keep_buffers(const nn::Module& module);
+
 // REQUIRES: a tensor of this name.
 const std::vector<double>& values_of(const KeptTensors& tensors, const std::string& name);
 
@@ -63,7 +65,7 @@ inline constexpr std::size_t kFirstSteps = 20;
 struct GradientCheck {
   std::size_t step = 0;
   double max_relative_error = 0;  // over parameters and running statistics
-  // Of those, the ones beyond the limit, but within many times what one bit changes
+  // Those beyond the limit, but within many times what one bit changes
   // (reference_step.h).
   std::size_t num_amplified = 0;
 };
@@ -88,7 +90,7 @@ struct RunFindings {
   KeptTensors first_weights;        // after them
   double first_movement = 0;        // the most that a weight changed in them
   double movement = 0;              // the same over the whole run
-  // What the run should return: the state after the last judged step, by digest, and what follows
+  // The run should return this: the state after the last judged step, by digest, and what follows
   // from all ranks' rows.
   std::vector<std::pair<std::string, std::uint64_t>> last_state;
   ThinnedLosses losses;

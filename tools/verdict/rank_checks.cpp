@@ -232,19 +232,14 @@ void RankChecks::before_step(std::size_t step) {
     local.statistics_before = statistics(i);
     find_change(i, step, local.statistics_before, std::exchange(local.statistics_left, {}));
     if (step > task_.first_step()) continue;
-    for (const auto& [name, tensor] : models_.ranks[i].inner->named_buffers()) {
-      local.before.emplace_back(name, tensor.to_vector<double>());
-    }
+    const KeptTensors buffers = keep_buffers(*models_.ranks[i].inner);
+    local.before.insert(local.before.end(), buffers.begin(), buffers.end());
   }
 }
 
 KeptTensors RankChecks::statistics(std::size_t local) const {
-  KeptTensors kept;
-  if (models_.ranks[local].rank != 0) return kept;
-  for (const auto& [name, tensor] : models_.ranks[local].inner->named_buffers()) {
-    kept.emplace_back(name, tensor.to_vector<double>());
-  }
-  return kept;
+  const RankModel& model = models_.ranks[local];
+  return model.rank == 0 ? keep_buffers(*model.inner) : KeptTensors();
 }
 
 void RankChecks::after_clearing(std::size_t step) {

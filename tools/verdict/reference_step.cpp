@@ -17,24 +17,13 @@ constexpr std::size_t kNumPieces = 8;
 std::shared_ptr<nn::Module> model_with(const TrainingTask& task, Device device,
                                        const KeptTensors& weights) {
   const std::shared_ptr<nn::Module> model = make_model(task, device);
-  for (const auto& [name, parameter] : model->named_parameters()) {
-    const Tensor& tensor = parameter.value();
+  const auto set = [&](const std::string& name, const Tensor& tensor) {
     const Tensor kept = Tensor::from(values_of(weights, name), tensor.shape(), Device{});
     tensor.copy_from(kept.to(tensor.dtype()));
-  }
-  for (const auto& [name, tensor] : model->named_buffers()) {
-    const Tensor kept = Tensor::from(values_of(weights, name), tensor.shape(), Device{});
-    tensor.copy_from(kept.to(tensor.dtype()));
-  }
+  };
+  for (const auto& [name, parameter] : model->named_parameters()) set(name, parameter.value());
+  for (const auto& [name, buffer] : model->named_buffers()) set(name, buffer);
   return model;
-}
-
-KeptTensors kept_statistics(const nn::Module& model) {
-  KeptTensors statistics;
-  for (const auto& [name, tensor] : model.named_buffers()) {
-    statistics.emplace_back(name, tensor.to_vector<double>());
-  }
-  return statistics;
 }
 
 // Adds the gradient of the summed loss over these rows times the weight, its norms and the loss.
@@ -69,7 +58,7 @@ ReferenceGradient sum_of_pieces(const TrainingTask& task, nn::Module& model, Dev
     thread_context().first_row = begin;  // a dropout mask belongs to a row of the batch
     add_piece(task, model, device, epoch,
               rows.subspan(begin, std::min(rows_of_piece, rows.size() - begin)), weight, sum);
-    if (begin == 0) sum.statistics = kept_statistics(model);
+    if (begin == 0) sum.statistics = keep_buffers(model);
   }
   return sum;
 }
@@ -126,7 +115,7 @@ PlainBatch batch_of(const TrainingTask& task, const data::LabelledRows& data,
   return batch;
 }
 
-// Of the label among a row's logits: its loss.
+// The loss of a row whose label is this one.
 double loss_of(std::span<const double> logits, std::int64_t label) {
   const double largest = std::ranges::max(logits);
   double sum = 0;

@@ -209,7 +209,7 @@ std::string after(const std::string& steps) {
   return fmt::format("after {} {}", steps, steps == "1" ? "step" : "steps");
 }
 
-// Of the rows whose weights were compared.
+// Looks at the rows whose weights were compared.
 template <typename Of>
 double largest(const std::vector<Verdict>& verdicts, const Of& of) {
   double value = 0;

@@ -12,7 +12,7 @@
 // in float64: then this training amplifies any rounding, weights say nothing, and the checks inside
 // the run decide. The same holds if the loss of both explodes.
 //
-// Where batch norm takes its statistics from each device's rows, as in PyTorch, the one device
+// If batch norm takes its statistics from each device's rows, as in PyTorch, the one device
 // takes the batch in the row's shares (TrainingTask::num_shares). Running statistics may be further
 // apart than weights by as much as they are larger. In bitwise mode the limit is 0, for the final
 // weights too.

@@ -49,8 +49,8 @@ struct PowerSgdOptions {
 // P [n, rank] and Q [m, rank], whose product P Q^T stands for it:
 //   M += error;  P = average of M Q, made orthonormal;  Q = average of M^T P;  error = M - P Q^T
 // in the gradients' own type. Gradients that would not shrink by it, such as vectors, travel whole.
-// What is lost in a step is added to the next step's gradient. Throws Error{Usage} for a rank of 0
-// or a start_step below 2. Source: Vogels et al., "PowerSGD: Practical Low-Rank Gradient
+// The part that is lost in a step is added to the next step's gradient. Throws Error{Usage} for a
+// rank of 0 or a start_step below 2. Source: Vogels et al., "PowerSGD: Practical Low-Rank Gradient
 // Compression for Distributed Optimization", NeurIPS 2019; PyTorch's powerSGD_hook.
 std::shared_ptr<CommHook> power_sgd_hook(const PowerSgdOptions& options = {});
 
