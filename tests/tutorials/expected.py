@@ -203,10 +203,11 @@ def varying_words(runs):
 
 def marked(runs, old=""):
     """The first run, with "~" before each number that may vary: that differs between the runs, or has a point, an
-    exponent, or a unit of time or %. One that is released in the old text has "~~", and so has a rounding error: a
-    negative exponent."""
+    exponent, or a unit of time or %, or repeats a time without its unit ("517 of 1149 us"). One that is released in the
+    old text has "~~", and so has a rounding error: a negative exponent."""
     varying, released = varying_words(runs), released_figures(old, runs[0])
     numbers = {(step, line): number for step, lines in enumerate(lines_of_steps(runs[0])) for number, line in enumerate(lines)}
+    times = set(re.findall(r"\b(\d{3,}) (?:ns|us|ms|s)\b", runs[0]))
     lines, step = [], 0
     for line in re.sub(r"[^ \n]*/bin/", "", runs[0]).splitlines():
         step += line.startswith("── Step")
@@ -218,7 +219,7 @@ def marked(runs, old=""):
             place += bool(word)
             where = (step, numbers.get((step, line)), place)
             varies = re.search(r"\d\.\d|\de[-+]?\d", word) or where in varying
-            is_measured = re.match(r"\d+ (ns|us|ms|s|%)([ ,.:;)]|$)", line[match.start():])
+            is_measured = word in times or re.match(r"\d+ (ns|us|ms|s|%)([ ,.:;)]|$)", line[match.start():])
             if not is_measured and not (varies and re.search(r"\d", word)):
                 return match[0]
             is_released = re.search(r"\de-\d", word) or where in released
