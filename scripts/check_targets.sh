@@ -84,7 +84,7 @@ check_build() {
   verdict "build folder of everything (MB)" "$(megabytes)" "<=" 500 ""
   verdict "after an edit: 04_split_batch.cpp, its program (s)" \
     "$(after_edit 04_split_batch tutorials/04_split_batch.cpp)" "<=" 6 ""
-  verdict "after an edit: tools/train.cpp, lockstep (s)" "$(after_edit lockstep tools/train.cpp)" "<=" 10 ""
+  verdict "after an edit: tools/commands/train.cpp, lockstep (s)" "$(after_edit lockstep tools/commands/train.cpp)" "<=" 10 ""
   verdict "after an edit: engine/plan/ring.cpp, lockstep (s)" "$(after_edit lockstep engine/plan/ring.cpp)" "<=" 8 ""
   verdict "after an edit: engine/tensor/tensor.h, lockstep (s)" "$(after_edit lockstep engine/tensor/tensor.h)" "<=" 45 ""
   cd "$origin"

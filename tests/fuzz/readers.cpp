@@ -15,10 +15,10 @@
 #include "simulate/predict/kernel_cost.h"
 #include "tests/datasets/idx_files.h"
 #include "tests/support/temp_folder.h"
-#include "tools/explain/explain.h"
-#include "tools/page/page.h"
-#include "tools/page/step_timeline.h"
-#include "tools/prediction/run_workload.h"
+#include "tools/show/explain.h"
+#include "tools/show/page.h"
+#include "tools/show/step_timeline.h"
+#include "tools/whatif/run_workload.h"
 
 namespace lockstep::testing {
 namespace {

@@ -1,5 +1,5 @@
 // When a measurement counts as disturbed, and how the table and the run file say so.
-#include "tools/report/contention.h"
+#include "tools/record/contention.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tools/report/train_report.h"
+#include "tools/commands/train_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

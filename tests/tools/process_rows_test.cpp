@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "tests/tools/run_lockstep.h"
-#include "tools/report/row_file.h"
+#include "tools/record/row_file.h"
 
 namespace lockstep::testing {
 namespace {

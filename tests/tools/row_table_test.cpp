@@ -1,5 +1,5 @@
 // The table for people: what its columns say, and that it fits a terminal.
-#include "tools/report/row_table.h"
+#include "tools/show/row_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tools/report/step_statistics.h"
+#include "tools/run/step_statistics.h"
 
 #include <gtest/gtest.h>
 

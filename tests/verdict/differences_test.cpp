@@ -1,6 +1,6 @@
 // Gradients against differences of the loss: those of every kind of net are right, and a gradient
 // with a fault is named.
-#include "tools/verdict/differences.h"
+#include "tools/check/differences.h"
 
 #include <gtest/gtest.h>
 

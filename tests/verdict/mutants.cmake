@@ -114,7 +114,7 @@ mutant(bitwise_adds_in_another_order
   EXPECT "ddp on 4 devices" "first steps: step 4" "rank 0" "parameter [02]\\.(weight|bias)" "limit 0")
 
 mutant(last_micro_batch_not_reduced
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[  add(parts.back());]=]
   WITH [=[  auto* const unsynchronised = dynamic_cast<parallel::Ddp*>(&model);
   if (unsynchronised == nullptr) {
@@ -127,7 +127,7 @@ mutant(last_micro_batch_not_reduced
   EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(every_micro_batch_weighed_as_a_batch
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[  const double weight = weight_of_loss(task, num_ranks, batch);]=]
   WITH [=[  const double weight = weight_of_loss(task, num_ranks, batch) * (num_ranks > 1 ? 4 : 1);]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3 --accumulate 4"
@@ -196,14 +196,14 @@ mutant(labels_of_the_batch_before
   EXPECT "rows: step" "rank 0" "parameter all" "another label")
 
 mutant(smaller_batch_scaled_as_a_full_one
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? static_cast<double>(num_ranks) / static_cast<double>(task.batch)]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
   EXPECT "(loss|gradients): step 23" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(mean_over_a_rank_taken_for_the_mean_over_all
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? 1.0 / static_cast<double>(batch.labels.num_elements())]=]
   RUN "--modes ddp --devices 4 --batch 62 --model mlp:64-32-10 --steps 3"
@@ -212,7 +212,7 @@ mutant(mean_over_a_rank_taken_for_the_mean_over_all
 # --- right at first, and wrong later: an epoch of digits has 24 steps
 
 mutant(momentum_reset_after_the_first_epoch
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[    for (const auto& loader : loaders_) loader->start_epoch(epoch);]=]
   WITH [=[    for (const auto& loader : loaders_) loader->start_epoch(epoch);
     for (std::size_t p = 0; epoch == 1 && models_.num_ranks > 1 && p < optimizers_[0]->parameters().size(); ++p) {
@@ -226,7 +226,7 @@ mutant(momentum_reset_after_the_first_epoch_between_processes
   EXPECT "ddp on 2 devices" "update: step 24" "rank 0" "parameter [02]\\.(weight|bias)" "momentum: it changed between the previous step and this one")
 
 mutant(schedule_counts_every_ranks_steps
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);]=]
   WITH [=[task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_ * models_.num_ranks);]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --schedule step:60 --epochs 3"
@@ -249,7 +249,7 @@ mutant(adamw_decay_times_the_world_size
   EXPECT "ddp on 2 devices" "update: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
 mutant(loss_of_rank_0_alone
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[  communicator->all_reduce(total).wait();]=]
   WITH [=[  communicator->barrier();]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
@@ -286,7 +286,7 @@ mutant(learning_rate_stays_on_the_devices
   EXPECT "ddp on 2 devices" "update: step 35" "rank [01]" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
 mutant(gradients_clipped_only_at_first
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[    if (task_.optimizer.clip_norm || is_norm_told()) output]=]
   WITH [=[    if (step_ < 25 || models_.num_ranks == 1) output]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --clip-norm 0.1 --epochs 2"
@@ -336,7 +336,7 @@ mutant(labels_of_the_first_batch_after_forty
   EXPECT "ddp on 2 devices" "rows: step 4[01]" "rank [01]" "parameter all" "another label")
 
 mutant(gradients_a_little_larger_after_thirty_steps
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? (num_ranks > 1 && thread_context().step >= 30 ? 1.0001 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
@@ -344,7 +344,7 @@ mutant(gradients_a_little_larger_after_thirty_steps
 
 # Wrong in one step alone, which no check draws: the final weights tell, in both precisions.
 mutant(gradients_once_three_times_as_large
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? (num_ranks > 1 && thread_context().step == 30 ? 3 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
@@ -382,7 +382,7 @@ mutant(batches_not_counted_by_ranks
   EXPECT "ddp on 2 devices" "statistics: step 0" "num_batches_tracked" "relative error")
 
 mutant(statistics_zeroed_before_every_step
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[    for (const auto& optimizer : optimizers_) optimizer->zero_grad();]=]
   WITH [=[    for (const auto& optimizer : optimizers_) optimizer->zero_grad();
     for (const Tensor& buffer : models_.first().inner->buffers()) {
@@ -392,7 +392,7 @@ mutant(statistics_zeroed_before_every_step
   EXPECT "ddp on 2 devices" "statistics: step 0" "relative error")
 
 mutant(statistics_zeroed_between_steps
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[    const bool is_checked = checks_ && step_ / task_.steps_per_epoch() == epoch;]=]
   WITH [=[    for (const Tensor& buffer : models_.first().inner->buffers()) {
       if (models_.devices().size() > 1 && step_ == 7) buffer.fill(0);
@@ -421,7 +421,7 @@ mutant(statistics_of_a_copy
   EXPECT "dp on 2 devices" "statistics: step 0" "relative error")
 
 mutant(gradients_halved_in_one_step_of_batch_norm
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? (thread_context().world_size > 1 && thread_context().step == 27 ? 0.5 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   RUN "--modes ddp --devices 2 --model resnet18:4 --batch 32 --steps 40"
@@ -437,7 +437,7 @@ mutant(gradients_zeroed_in_one_step_of_batch_norm
 # --- what a run returns
 
 mutant(weights_changed_after_the_last_step
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();]=]
   WITH [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();
     if (models_.num_ranks > 1 && is_first_) result_.weights[1].second.scale_(1.00001);]=]
@@ -449,7 +449,7 @@ mutant(weights_changed_after_the_last_step_of_processes
   EXPECT "ddp on 2 devices" "result: step 19" "parameter 0\\.bias" "other values than those after its last step")
 
 mutant(statistics_lost_after_the_last_step
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();]=]
   WITH [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();
     for (auto& [name, tensor] : result_.weights) {
@@ -459,14 +459,14 @@ mutant(statistics_lost_after_the_last_step
   EXPECT "ddp on 2 devices" "result: step 2" "running_mean" "other values than those after its last step")
 
 mutant(loss_curve_of_rank_0
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[return curve_.means(is_loss_global() ? own : models_.sum_over_ranks(own));]=]
   WITH [=[return curve_.means(own);]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 20"
   EXPECT "ddp on 2 devices" "result: step 19" "point 0 of the loss curve" "all ranks' rows")
 
 mutant(test_rows_of_rank_0
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[  return models.sum_over_ranks({sum})[0] /]=]
   WITH [=[  models.sum_over_ranks({sum});
   return sum /]=]
@@ -478,7 +478,7 @@ mutant(validation_tokens_of_rank_0
   EXPECT "zero2 on 2 devices" "result: step 2" "the test rows give" "one device with the run's weights")
 
 mutant(tested_with_each_ranks_own_statistics
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[    if (models.num_ranks == 1 || !task.has_own_statistics()) return;]=]
   WITH [=[    if (models.num_ranks > 0 || !task.has_own_statistics()) return;]=]
   RUN "--modes ddp --devices 3 --model resnet18:4 --batch 12 --epochs 1 --lr 0.02"
@@ -510,14 +510,14 @@ mutant(a_rank_is_left_out_of_one_step
   EXPECT "ddp on 3 devices" "gradients: step 13" "own gradients average")
 
 mutant(twice_the_gradient_in_float32_alone
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? (task.dtype == DType::float32 && thread_context().world_size > 1 && thread_context().step == 10 ? 2 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   RUN "--precision bf16 --modes ddp --devices 2 --model mlp:64-32-10 --steps 30"
   EXPECT "ddp on 2 devices" "first steps: step 19" "one bit off is" "not rounding")
 
 mutant(bfloat16_gradients_a_hundredth_too_large
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? (thread_context().world_size > 1 ? 1.01 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   RUN "--precision bf16 --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
@@ -526,14 +526,14 @@ mutant(bfloat16_gradients_a_hundredth_too_large
 # --- resumed runs
 
 mutant(place_in_the_data_lost
-  SOURCE tools/training/model.cpp
+  SOURCE tools/run/model.cpp
   REPLACE [=[  const std::size_t done = task.first_step();]=]
   WITH [=[  const std::size_t done = 0 * task.first_step();]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 24 --interrupt"
   EXPECT "ddp on 2 devices" "does not go on where it was" "rows: step 8")
 
 mutant(number_of_the_step_lost
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[        optim::Optimizer::State state = found->second;]=]
   WITH [=[        optim::Optimizer::State state = found->second;
         state.num_steps = 0;]=]
@@ -541,7 +541,7 @@ mutant(number_of_the_step_lost
   EXPECT "zero1 on 2 devices" "does not go on where it was" "schedule: step 8")
 
 mutant(momentum_lost
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[        for (Tensor& tensor : state.tensors) {]=]
   WITH [=[        for (Tensor& tensor : state.tensors) {
           tensor = Tensor::zeros_like(tensor);]=]
@@ -549,7 +549,7 @@ mutant(momentum_lost
   EXPECT "dp on 2 devices, resumed after step 8" "(first steps|drift): step (19|23)" "not rounding")
 
 mutant(weights_of_a_checkpoint_one_step_old
-  SOURCE tools/training/loop.cpp
+  SOURCE tools/run/loop.cpp
   REPLACE [=[    Checkpoint checkpoint{.step = step_,]=]
   WITH [=[    Checkpoint checkpoint{.step = step_ - 1,]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 24 --interrupt"

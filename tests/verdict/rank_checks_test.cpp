@@ -1,5 +1,5 @@
 // The checks inside a run: when they are made, what they find, and that they cost a run nothing.
-#include "tools/verdict/rank_checks.h"
+#include "tools/check/rank_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "engine/comm/thread_group.h"
 #include "engine/nn/models.h"
 #include "engine/trace/recorder.h"
-#include "tools/training/ranks.h"
+#include "tools/run/ranks.h"
 
 namespace lockstep::tools {
 namespace {

@@ -1,5 +1,5 @@
 // The verdict's own rules: against numbers from PyTorch and from a second program.
-#include "tools/verdict/rules.h"
+#include "tools/check/rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

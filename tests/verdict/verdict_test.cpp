@@ -1,5 +1,5 @@
 // Verdicts on findings made by hand.
-#include "tools/verdict/verdict.h"
+#include "tools/check/verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "tests/support/expect_error.h"
-#include "tools/verdict/reference_step.h"
+#include "tools/check/reference_step.h"
 
 namespace lockstep::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "tools/report/row_table.h"
+#include "tools/show/row_table.h"
 
 namespace lockstep::tools::grading {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/cli/processes.h"
-#include "tools/ranks/start_ranks.h"
+#include "tools/run/processes.h"
+#include "tools/run/start_ranks.h"
 #include "tutorials/labs/judging/lab.h"
 
 namespace lockstep::tools::grading {

@@ -1,5 +1,5 @@
 // The sentences on a run whose figures are known (explained.txt).
-#include "tools/explain/explain.h"
+#include "tools/show/explain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

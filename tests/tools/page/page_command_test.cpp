@@ -7,7 +7,7 @@
 
 #include "tests/tools/page/sample_run.h"
 #include "tests/tools/run_lockstep.h"
-#include "tools/page/page_files.h"
+#include "tools/show/page_files.h"
 
 namespace lockstep::testing {
 namespace {

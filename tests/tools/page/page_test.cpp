@@ -1,5 +1,5 @@
 // The page: its JSON block holds what the runs' files say, and no text of a file is markup.
-#include "tools/page/page.h"
+#include "tools/show/page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include "engine/core/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/tools/page/sample_run.h"
-#include "tools/explain/explain.h"
-#include "tools/page/step_timeline.h"
+#include "tools/show/explain.h"
+#include "tools/show/step_timeline.h"
 
 namespace lockstep::tools::page {
 namespace {

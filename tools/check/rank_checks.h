@@ -1,0 +1,207 @@
+// The checks inside a run: do all ranks together still make the steps that one device would?
+//
+// Float rounding makes two correct runs drift apart, the faster the more often a sum falls on the
+// other side of ReLU's kink; after thousands of steps their weights say nothing about the engine.
+// So the checks compare like with like, on the state that the run has reached. In every step:
+//
+//   rows         every rank's batch is its part of the global batch, and the parts are the whole
+//   schedule     learning rate and number of steps are those of the step
+//   gradients    are cleared before backward adds to them, and are the mean of all ranks' own, as
+//                far as a few elements tell (gradient_parts.h)
+//   update       a few elements of every parameter, and what the optimizer keeps for them, become
+//                what the optimizer's formula makes of them and of the run's gradients, up to a few
+//                roundings, and stay so until the next step begins
+//   loss         the loss that the run reports is the mean over all ranks' rows
+//
+// Some steps (the first, the one after kFirstSteps, one in a hundred drawn by the seed, every
+// epoch's last and the run's last) are checked as a whole, from a copy of the state before the
+// step:
+//
+//   replicas     every rank's weights, gradients and optimizer state equal rank 0's bit for bit,
+//                before the step and after it (buffers only before the first: later each forward
+//                pass takes rank 0's)
+//   gradients    and loss equal one device's on the same weights and rows (reference_step.h says
+//                how nearly); rank 0 computes them from the data set's own rows
+//   update       as above, but for all elements
+//   differences  in one device's first step, the gradients' slopes are those of the loss itself
+//                (differences.h)
+//
+// So a wrong update can be told from rounding: it is judged element by element on the run's own
+// gradients, and those are judged by the tolerance of a sum. The order of the rows, the schedule
+// and the optimizer's formula are not the engine's (rules.h). With --shard a rank judges its own
+// pieces in every step, and in some of them whole tensors, made of all ranks' pieces. A checked
+// step trains like any other, and the checks change nothing in it. On a GPU, where reading stops
+// the device, and in slow motion, rows and elements are only looked at in the steps that are
+// checked as a whole.
+//
+// The stages of a pipeline hold a part each: what they held goes to rank 0, where it is the whole,
+// and a parameter that two of them hold must be the same on both.
+//
+// All ranks call every function at the same points and get the same results. Under --sampler torch
+// the ranks train on other numbers than one device, so rows, loss and gradients are not compared.
+// Once the loss has exploded, nothing is judged any more.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/data/data_loader.h"
+#include "tools/check/gradient_parts.h"
+#include "tools/check/reference_step.h"
+#include "tools/commands/train_report.h"
+#include "tools/run/findings.h"
+#include "tools/run/losses.h"
+#include "tools/run/model.h"
+
+namespace lockstep::tools {
+
+class RankChecks {
+ public:
+  using Optimizers = std::vector<std::unique_ptr<optim::Optimizer>>;  // by local rank
+
+  // REQUIRES: all of these outlive the checks.
+  RankChecks(const TrainingTask& task, const LocalModels& models, const Optimizers& optimizers);
+
+  // True if the step is judged as a whole; take_loss() must then come before after_step().
+  bool is_due(std::size_t step) const { return due_.contains(step); }
+  // True if tensors are read before or after this step, for which the devices must be idle.
+  bool is_read(std::size_t step) const {
+    return is_cheap_ || is_due(step) || (step > 0 && is_due(step - 1));
+  }
+
+  void before_step(std::size_t step);
+  void after_clearing(std::size_t step);
+  void take_loss(std::size_t local, const StepLoss& loss);
+  // batches: by local rank.
+  void after_step(std::size_t step, const std::vector<data::Batch>& batches);
+  // Checks the run's mean loss of an epoch whose last step this was.
+  void after_epoch(std::size_t last_step, double mean_loss);
+
+  const RunFindings& findings() const { return findings_; }
+
+  // After the first step of a resumed run: what shows that it goes on elsewhere than where the
+  // checkpoint was made. Looks at this thread's ranks: rows, learning rate and number of steps.
+  static std::optional<Finding> wrong_resumption(const TrainingTask& task,
+                                                 const LocalModels& models,
+                                                 const Optimizers& optimizers,
+                                                 const std::vector<data::Batch>& batches);
+
+ private:
+  class Window;
+  // How far a step is from one device's on the same state and rows.
+  struct FromOneDevice {
+    std::vector<Finding> failure;  // the worst, if any
+    GradientCheck check;
+    double loss = 0;  // one device's; NaN: its gradients overflow
+    double loss_limit = 0;
+
+    NLOHMANN_DEFINE_TYPE_INTRUSIVE(FromOneDevice, failure, check, loss, loss_limit)
+  };
+  // A rank's message to the others.
+  struct Report {
+    std::vector<Finding> findings;                        // the first one, if any
+    std::vector<StepLoss> losses;                         // of the steps since the last exchange
+    StepLoss epoch_loss;                                  // of the steps of this epoch
+    std::vector<StepParts> parts;                         // of the same steps
+    std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
+    FromOneDevice from_one_device;                        // computed by rank 0 alone
+
+    NLOHMANN_DEFINE_TYPE_INTRUSIVE(Report, findings, before, gradients, after, losses, epoch_loss,
+                                   parts, from_one_device)
+  };
+  // The state of a rank: all elements, or a few of each tensor.
+  enum class Elements { few, all };
+  struct Local {
+    KeptTensors before;     // before the step
+    KeptTensors gradients;  // in the step
+    KeptTensors after;
+    KeptTensors left;  // a few elements, as the last step left them; empty if no one looked
+    KeptTensors statistics_before;  // batch norm's running ones; of rank 0 alone
+    KeptTensors statistics_left;
+    std::unique_ptr<GradientParts> parts;  // nullptr: not looked at
+    Report report;                         // as far as it is known between the exchanges
+  };
+
+  using TensorOf = std::function<Tensor(std::size_t parameter)>;  // by place in the optimizer
+  // Reads a tensor of each parameter; all elements under --shard come from all ranks' pieces.
+  // suffix: of the names that they are kept by.
+  KeptTensors read(std::size_t local, Elements elements, const TensorOf& tensor_of,
+                   const std::string& suffix) const;
+  // By name: each parameter, and what its optimizer keeps for it.
+  KeptTensors state_of(std::size_t local, Elements elements) const;
+  KeptTensors gradients_of(std::size_t local, Elements elements) const;
+  // Batch norm's running ones, on rank 0, whose are the run's.
+  KeptTensors statistics(std::size_t local) const;
+  // For a pipeline, on rank 0, all stages' weights; all ranks call these.
+  KeptTensors weights() const;
+  // REQUIRES: of other models it is this rank's, which is the whole.
+  KeptTensors whole(std::size_t step, const KeptTensors& mine);
+  void keep_weights(std::size_t num_steps);
+  std::vector<std::size_t> global_rows(std::size_t step);
+
+  // Each of these adds a finding to its rank, if the rank has none yet.
+  void find_change(std::size_t local, std::size_t step, const KeptTensors& found,
+                   const KeptTensors& expected);
+  void look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch);
+  void look_at_schedule(std::size_t local, std::size_t step);
+  void look_at_update(std::size_t local, std::size_t step);
+  void look_at_differences(std::size_t local);
+  void find(std::size_t local, const char* check, std::size_t step, const std::string& parameter,
+            std::string what);
+
+  Report report_of(std::size_t local, std::size_t step);
+  // On rank 0, after the last step: the whole state, and what the test rows give with it.
+  void keep_last_state(KeptTensors state);
+  // Rank 0's share of its report: one device's step from this state, and how far the run's
+  // gradients and running statistics are from it.
+  ReferenceGradient reference(std::size_t step, const KeptTensors& state);
+  FromOneDevice compare_with_one_device(std::size_t step, const KeptTensors& before,
+                                        const KeptTensors& gradients);
+  static void take_errors(const std::vector<TensorError>& errors, double limit,
+                          FromOneDevice& compared);
+  std::string statistic_against_the_rule(std::size_t step, const KeptTensors& before,
+                                         const ReferenceGradient& after);
+  // With a communicator the thread drives one rank, and every rank gets all reports.
+  std::vector<Report> exchange(std::vector<Report> mine) const;
+  // Judges all ranks' reports on the steps up to this one; the earliest finding is the run's
+  // failure.
+  void judge(std::size_t step, const std::vector<Report>& reports);
+  void judge_gradient(std::size_t step, const FromOneDevice& compared, std::vector<Finding>& found);
+  void judge_parts_of_steps(std::size_t step, const std::vector<Report>& reports,
+                            std::vector<Finding>& found);
+  void judge_losses(std::size_t step, const std::vector<Report>& reports,
+                    std::vector<Finding>& found);
+  void judge_replicas(std::size_t step, const std::vector<Report>& reports,
+                      std::vector<std::uint64_t> Report::*digests, const KeptTensors& mine,
+                      const char* what, std::vector<Finding>& found);
+  void explode(std::size_t step, const std::string& why);
+
+  const TrainingTask& task_;
+  const LocalModels& models_;
+  const Optimizers& optimizers_;
+  const std::vector<Device> devices_;
+  const std::set<std::size_t> due_;
+  const bool is_exact_;
+  const bool is_cheap_;                          // true if reading tensors in every step is cheap
+  std::map<std::string, double> weight_decays_;  // of the whole parameters
+  std::vector<std::string> stepped_;  // the optimizer's parameters; under --shard, of the pieces
+  bool has_stepped_ = false;          // so optimizers keep something
+  std::vector<Local> locals_;         // by local rank
+  KeptTensors initial_;               // rank 0's weights
+  std::optional<std::size_t> epoch_of_order_;
+  std::vector<std::size_t> order_;  // of the rows in that epoch
+  StepLoss epoch_loss_;             // of all ranks, up to the last judged step
+  LossCurve curve_;                 // the same
+  LossWatch watch_;
+  std::optional<std::size_t> explosion_;  // the step
+  RunFindings findings_;
+};
+
+}  // namespace lockstep::tools

@@ -1,0 +1,295 @@
+// lockstep compare: the same training in several ways, as a table of epoch times, with proof that
+// every way computed the same weights.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "engine/launch/rank_environment.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
+#include "engine/trace/breakdown.h"
+#include "engine/trace/recorder.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/compare_rows.h"
+#include "tools/flags/command_line.h"
+#include "tools/flags/help.h"
+#include "tools/flags/numbers.h"
+#include "tools/flags/training_flags.h"
+#include "tools/record/contention.h"
+#include "tools/record/host_info.h"
+#include "tools/record/run_file.h"
+#include "tools/run/interruption.h"
+#include "tools/run/placement.h"
+#include "tools/run/slow_motion.h"
+#include "tools/run/step_statistics.h"
+#include "tools/run/trace_file.h"
+#include "tools/run/workload.h"
+#include "tools/show/explain.h"
+#include "tools/show/row_table.h"
+
+namespace lockstep::tools {
+namespace {
+
+// Notes below the table: devices that share cores, that get no rows, or that other processes used.
+std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
+                               const std::vector<RunRow>& rows) {
+  std::vector<std::string> lines{factor_note(rows), sharing_note(rows)};
+  for (const PlannedRow& row : plan) lines.push_back(idle_note(row.task, row.placement));
+  for (const std::string& note : efficiency_notes(rows)) lines.push_back(note);
+  for (const std::string& note : contention_notes(rows)) lines.push_back(note);
+  std::vector<std::string> distinct;
+  for (const std::string& line : lines) {
+    if (!line.empty() && std::find(distinct.begin(), distinct.end(), line) == distinct.end()) {
+      distinct.push_back(line);
+    }
+  }
+  return distinct;
+}
+
+// Throws Error{Numeric}, so that the program exits with 1, if a check of a row failed.
+void require_right_rows(const std::vector<const RunRow*>& rows) {
+  std::size_t num_wrong = 0;
+  for (const RunRow* row : rows) num_wrong += row->verdict && row->verdict->failure;
+  for (const RunRow* judged : rows) {
+    const RunRow& row = *judged;
+    if (!row.verdict || row.verdict->equal()) continue;
+    const std::string name = fmt::format(
+        "{} on {}{}", to_string(row.placement.mode),
+        count_text(row.placement.devices.size(), "device"),
+        row.resumed_after ? fmt::format(", resumed after step {},", *row.resumed_after) : "");
+    const bool is_single = row.placement.mode == Mode::single;
+    fail(ErrorCode::Numeric, "compare", "{} does not train as {}: {}{}", name,
+         is_single ? "the formulas say" : "one device does", row.verdict->failure->text(),
+         num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
+  }
+}
+
+void print_verdict(const TrainingTask& task, const std::vector<const RunRow*>& rows,
+                   std::FILE* out) {
+  if (task.sampler == Sampler::torch) {
+    fmt::print(out, "{}\n", wrap("weights: not compared; " + torch_sampler_note(task)));
+    return;
+  }
+  std::vector<Verdict> verdicts;
+  for (const RunRow* row : rows) verdicts.push_back(*row->verdict);
+  for (const std::string& line : verdict_lines(task, verdicts)) {
+    fmt::print(out, "{}\n", wrap(line));
+  }
+}
+
+// Who the ranks are, and on which devices.
+DeviceType resolve_ranks_and_type(TrainingFlags& flags, bool has_pipeline) {
+  const launch::RankEnvironment environment =
+      launch::rank_environment(launch::current_environment());
+  require(environment.world_size == 1, ErrorCode::Usage, "compare",
+          "starts its ranks itself (--ranks processes); run it without a launcher, found {} ranks "
+          "of {}",
+          environment.world_size, to_string(environment.launcher));
+  if ((flags.bitwise || has_pipeline) && flags.comm.empty()) flags.comm = "own";
+  resolve_ranks(flags, environment, std::nullopt);
+  const DeviceType type = resolve_device_type(flags);
+  require_linkable(flags, type);
+  // Each group finds out by itself which GPUs its ranks have, and so how they talk.
+  if (flags.comm.empty() && type == DeviceType::cpu) flags.comm = "own";
+  return type;
+}
+
+// --explain-drift repeats float32 training; nothing else drifts.
+void require_drift(const CompareFlags& flags) {
+  if (!flags.explain_drift) return;
+  const TrainingFlags& training = flags.training;
+  const char* const reason = training.dtype != "float32" ? "--dtype is float64 already"
+                             : training.bitwise          ? "under --bitwise nothing drifts"
+                             : training.sampler != "exact"
+                                 ? "under --sampler torch ddp trains on other rows"
+                                 : nullptr;
+  require(reason == nullptr, ErrorCode::Usage, "--explain-drift",
+          "repeats float32 training in float64, and {}; leave one out", reason ? reason : "");
+}
+
+// "mlp:64-256-10 on digits: 1500 training rows, batch 64, 3 epochs, 72 steps".
+std::string describe_work(const TrainingFlags& flags, const std::vector<PlannedRow>& plan) {
+  const TrainingTask& task = plan[0].task;
+  const std::string epochs = count_text(task.num_epochs(), "epoch");
+  const std::string steps = count_text(task.num_steps, "step");
+  const std::string what = fmt::format("{} on {}: {}", task.model, flags.dataset,
+                                       count_text(task.data->train.num_rows(), "training row"));
+  if (!plan[0].rows_per_device) {
+    return fmt::format("{}, {}, {}, {}", what, batch_text(task), epochs, steps);
+  }
+  return fmt::format("{}, {}", what, flags.steps ? steps : epochs);
+}
+
+// The workload's layers are measured on this machine's first GPU or on its CPU, whichever is
+// compared.
+PredictionTask measured_by(PredictionTask prediction, const RunRow& single) {
+  if (single.result.acted) return prediction;
+  const bool is_gpu = single.placement.devices[0].type == DeviceType::cuda;
+  prediction.run.measured_on = is_gpu ? runtime::physical_gpus()[0].name
+                                      : device_name(cpu_name(), single.threads_per_device);
+  return prediction;
+}
+
+// After a signal: says what was done and written. Returns the exit code.
+int end_compare(const CompareFlags& flags, std::size_t num_done, std::size_t num_planned) {
+  const int signal = Interruption::signal();
+  if (signal == 0) return 0;
+  const std::string& path = flags.training.json_path;
+  return say_interrupted(signal, fmt::format("{} of {} rows", num_done, num_planned),
+                         num_done == 0 ? ""
+                         : path == "-" ? "the run file"
+                                       : path);
+}
+
+// Returns the exit code.
+int run_compare(CompareFlags flags, const CommandLine& command) {
+  const TrainingFlags& training = flags.training;
+  std::FILE* const out = training.json_path == "-" ? stderr : stdout;
+  require_drift(flags);
+  require(!flags.interrupt || training.act_as.empty(), ErrorCode::Usage, "--interrupt",
+          "resumes a row at full speed, and --act-as slows it down; leave one out");
+  require(!flags.is_predicting || training.accumulate == 1, ErrorCode::Usage, "--predict",
+          "predicts steps of one backward pass, and --accumulate takes several; leave one out");
+  const bool has_pipeline = std::ranges::count(flags.modes, "pipeline") > 0;
+  const DeviceType type = resolve_ranks_and_type(flags.training, has_pipeline);
+  const std::size_t most = most_devices(flags.device_counts);
+  // A device has the same size in every row, so that a second one shows what a second one brings.
+  if (type == DeviceType::cpu && training.act_as.empty()) {
+    flags.training.threads_per_device = static_cast<int>(threads_per_device(training, most));
+  }
+  if (has_pipeline && training.model.empty()) {
+    const bool is_interleaved = training.pipeline_schedule == "interleaved";
+    const auto num_chunks =
+        static_cast<std::size_t>(is_interleaved ? training.chunks.value_or(2) : 1);
+    flags.training.model =
+        default_model(training, most * std::clamp<std::size_t>(num_chunks, 1, 64));
+  }
+  const std::vector<PlannedRow> all_rows =
+      plan_rows(training, flags.modes, flags.device_counts, type,
+                flags.is_predicting ? MissingDevices::are_predicted : MissingDevices::are_an_error);
+  std::vector<PlannedRow> plan;
+  std::ranges::copy_if(all_rows, std::back_inserter(plan),
+                       [](const PlannedRow& row) { return !row.is_missing; });
+  std::vector<Mode> modes;
+  for (const PlannedRow& row : plan) modes.push_back(row.placement.mode);
+  require_effects(training, modes, type);
+  const TrainingTask& task = plan[0].task;
+  const std::optional<PredictionTask> prediction = read_prediction(flags, all_rows);
+  const DevicePlacement& last = plan.back().placement;
+  const std::size_t cores = runtime::num_cores();
+  const std::string where =
+      type == DeviceType::cpu
+          ? count_text(cores, "core")
+          : fmt::format(
+                "{} on {}",
+                count_text(static_cast<std::size_t>(runtime::num_devices(type)), "logical device"),
+                runtime::physical_gpus().size() == 1
+                    ? runtime::physical_gpus()[0].name
+                    : count_text(runtime::physical_gpus().size(), "GPU"));
+  fmt::print(out, "using device: {} ({})\n", lockstep::to_string(type), where);
+  fmt::print(out, "{}\n", wrap(describe_work(training, plan)));
+  for (const std::string& note : {link_note(training), slow_motion_note(task)}) {
+    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
+  }
+  const Interruption interruption("this step");
+  const MeasuredRows measured = measure_rows(plan, flags, out);
+  const std::vector<RunRow>& rows = measured.rows;
+  if (rows.empty()) return end_compare(flags, 0, plan.size());
+  const bool is_complete = rows.size() == plan.size();
+  FileWorkload workload;
+  if (!training.json_path.empty() || prediction) {
+    apply_threads_per_device(training, 1);
+    workload = measure_workload(task, rows[0].placement.devices[0],
+                                rows[0].result.breakdown ? rows[0].result.breakdown->optimizer : 0);
+  }
+  std::vector<PredictedRow> predicted;
+  if (prediction && is_complete) {
+    predicted = predict_compared_rows(measured_by(*prediction, rows[0]), workload, all_rows, out);
+    fmt::print(out, "~: predicted for {} ({}), not measured\n", prediction->topology.name,
+               prediction->topology.device.name);
+    const std::string note = consumer_cards_note(prediction->topology);
+    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
+  }
+  fmt::print(out, "{}\n", table_legend(rows[0]));
+  for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));
+  if (!training.trace_path.empty() && is_complete) {
+    if (!has_processes(training, last)) write_trace(training, last, trace::collect());
+    fmt::print(stderr, "{}", describe_trace(training));
+  }
+  nlohmann::ordered_json json = make_run_file(command, training, task, rows);
+  if (!training.json_path.empty()) {
+    json["workload"] = workload_json(workload);
+    for (const PredictedRow& row : predicted) {
+      json["rows"].push_back(row_json(row, prediction->topology));
+    }
+    json["config"]["modes"] = fmt::format("{}", fmt::join(flags.modes, ","));
+    json["config"]["devices"] = parse_list("--devices", flags.device_counts);
+    if (!training.per_device_batch.empty()) {
+      json["config"]["per_device_batch"] =
+          parse_list("--per-device-batch", training.per_device_batch);
+    }
+    json["config"].erase("parallel");  // compare has --modes instead
+    if (measured.resumed) json["resumed"] = resumed_json(*measured.resumed);
+    if (!is_complete) {
+      mark_interrupted(json, Interruption::signal(), "rows", rows.size(), plan.size());
+    }
+    write_json(training.json_path, json);
+  }
+  std::vector<const RunRow*> judged;
+  for (const RunRow& row : rows) judged.push_back(&row);
+  if (measured.resumed) judged.push_back(&*measured.resumed);
+  require_right_rows(judged);
+  print_verdict(task, judged, out);
+  try {
+    if (flags.explain_drift && is_complete) explain_drift(plan, training, rows, out);
+  } catch (const Interrupted&) {
+    return end_compare(flags, rows.size(), plan.size());
+  }
+  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string limit = limit_sentence(parse_run_file("--json", text, "compare"));
+  if (!limit.empty()) fmt::print(out, "{}\n", wrap(limit));
+  return end_compare(flags, rows.size(), plan.size());
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& program, const CommandLine& command, int& exit_code) {
+  auto flags = std::make_shared<CompareFlags>();
+  CLI::App& compare = *program.add_subcommand(
+      "compare", "Train on one device and on several, compare the times, and check the weights");
+  add_compare_flags(compare, flags->training);
+  group_flags(compare,
+              training_groups({"--model", "--dataset", "--epochs", "--steps", "--batch", "--modes",
+                               "--devices", "--threads-per-device", "--predict", "--json"}));
+  compare
+      .add_option("--modes", flags->modes,
+                  "ways to train on several devices: dp (PyTorch's DataParallel), ddp (its "
+                  "DistributedDataParallel), pipeline, zero1, zero2, zero3")
+      ->type_name("MODES")
+      ->delimiter(',')
+      ->check(one_of({"dp", "ddp", "pipeline", "zero1", "zero2", "zero3"}));
+  compare.add_option("--devices", flags->device_counts, "numbers of devices, a row for each")
+      ->type_name("COUNTS");
+  compare.add_flag("--interrupt", flags->interrupt,
+                   "stop the last row after a third, resume it in a new process, and judge that");
+  compare.add_flag("--wide", flags->wide, "print all columns, wider than 80 characters");
+  CLI::Option* const predict =
+      compare.add_option("--predict", flags->predict,
+                         "add rows that are predicted for this topology, or for that of --act-as");
+  predict->expected(0, 1)->default_str("")->type_name("TOPOLOGY");
+  compare.add_flag("--explain-drift", flags->explain_drift,
+                   "repeat every row in float64, which shows that drift is rounding");
+  compare.callback([flags, &compare, command, &exit_code] {
+    flags->training.said = said_flags(compare);
+    settle_pipeline_flags(flags->training);
+    flags->is_predicting = compare.count("--predict") > 0;
+    exit_code = run_compare(*flags, command);
+  });
+}
+
+}  // namespace lockstep::tools

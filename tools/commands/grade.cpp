@@ -1,0 +1,112 @@
+// lockstep grade: builds what students hand in, runs it in a sandbox, and judges its answers.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/core/error.h"
+#include "engine/core/files.h"
+#include "tools/commands/commands.h"
+#include "tools/flags/command_line.h"
+#include "tools/flags/output_path.h"
+#include "tools/grading/grade.h"
+#include "tools/grading/sandbox.h"
+#include "tools/record/run_file.h"
+
+namespace lockstep::tools {
+namespace {
+
+struct GradeFlags {
+  std::string folder;
+  std::string hidden;
+  std::string format = "text";
+  std::string json_path;
+  std::string csv_path;
+  std::string html_path;
+  std::optional<int> pass_percent;
+};
+
+using grading::GradeReport;
+
+void write_files(const GradeFlags& flags, const GradeReport& report) {
+  if (!flags.json_path.empty()) {
+    write_json(flags.json_path, flags.format == "gradescope" ? grading::to_gradescope(report)
+                                                             : grading::to_json(report));
+  }
+  if (!flags.csv_path.empty()) write_file_atomically(flags.csv_path, grading::to_csv(report));
+  if (!flags.html_path.empty()) write_file_atomically(flags.html_path, grading::to_html(report));
+}
+
+void print(const GradeFlags& flags, const GradeReport& report, bool is_batch) {
+  if (flags.json_path == "-") return;
+  if (flags.format == "gradescope") {
+    if (flags.json_path.empty()) {
+      fmt::print("{}\n", grading::to_gradescope(report).dump(2));
+    }
+    return;
+  }
+  fmt::print("{}", is_batch ? grading::to_table(report) : grading::to_text(report));
+}
+
+void require_passed(const GradeFlags& flags, const GradeReport& report) {
+  if (!flags.pass_percent) return;
+  for (const grading::Grade& grade : report.grades) {
+    const auto [points, possible_points] = grade.points();
+    require(possible_points > 0 && 100 * points >= *flags.pass_percent * possible_points,
+            ErrorCode::Numeric, "grade", "'{}' has {} of {} points, and --pass asks for {} %",
+            grade.submission.name, points, possible_points, *flags.pass_percent);
+  }
+}
+
+void run_grade(const GradeFlags& flags) {
+  using grading::Submissions;
+  require_writable(
+      {{"--json", flags.json_path}, {"--csv", flags.csv_path}, {"--html", flags.html_path}});
+  const Submissions submissions = grading::find_submissions(flags.folder);
+  const bool is_batch = submissions.kind == Submissions::Kind::batch;
+  require(flags.format == "text" || !is_batch, ErrorCode::Usage, "--format",
+          "gradescope is for one submission, found {} in '{}'", submissions.list.size(),
+          flags.folder);
+  std::optional<std::string> secret;
+  if (!flags.hidden.empty()) secret = grading::read_secret(flags.hidden);
+  const grading::Places places = grading::find_places();
+  GradeReport report;
+  report.sandbox = grading::find_sandbox(places);
+  report.has_hidden = secret.has_value();
+  report.grades = grading::grade_all(places, submissions.list, secret);
+  print(flags, report, is_batch);
+  write_files(flags, report);
+  require_passed(flags, report);
+}
+
+}  // namespace
+
+void add_grade_command(CLI::App& program) {
+  auto flags = std::make_shared<GradeFlags>();
+  CLI::App& grade =
+      *program.add_subcommand("grade", "Grade a lab: build and check students' solutions");
+  grade.add_option("labdir", flags->folder, "a lab's folder, or a folder of submissions")
+      ->required();
+  grade
+      .add_option("--hidden", flags->hidden,
+                  "run the hidden checks too, with the secret in this folder")
+      ->type_name("FOLDER");
+  grade.add_option("--json", flags->json_path, "write the report here (-: standard output)")
+      ->type_name("FILE");
+  grade.add_option("--format", flags->format, "format of the output and of --json")
+      ->check(one_of({"text", "gradescope"}));
+  grade.add_option("--csv", flags->csv_path, "write a line for each submission here")
+      ->type_name("FILE");
+  grade.add_option("--html", flags->html_path, "write a page with all submissions here")
+      ->type_name("FILE");
+  grade
+      .add_option("--pass", flags->pass_percent,
+                  "exit with 1 if a submission has less than this percentage of the points")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(0, 100));
+  grade.callback([flags] { run_grade(*flags); });
+}
+
+}  // namespace lockstep::tools

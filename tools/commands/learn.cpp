@@ -1,0 +1,192 @@
+// lockstep learn: lists the numbered programs of the course in their order, which of them ended
+// well here, and the next one.
+#include <fmt/chrono.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <system_error>
+
+#include "engine/core/error.h"
+#include "engine/core/files.h"
+#include "engine/core/text.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/course.h"
+#include "tools/flags/command_line.h"
+#include "tools/run/start_ranks.h"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The day of each program's last good run: "2026-11-23".
+using PassedPrograms = std::map<std::string, std::string>;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string today() {
+  return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
+}
+
+// $XDG_STATE_HOME/lockstep/learned, or ~/.local/state/lockstep/learned: a line "NAME DAY" each.
+fs::path progress_file() {
+  const std::string state = variable("XDG_STATE_HOME");
+  if (!state.empty()) return fs::path(state) / "lockstep" / "learned";
+  const std::string home = variable("HOME");
+  require(!home.empty(), ErrorCode::Usage, "learn",
+          "neither XDG_STATE_HOME nor HOME is set; one of them says where progress is kept");
+  return fs::path(home) / ".local" / "state" / "lockstep" / "learned";
+}
+
+PassedPrograms read_progress(const fs::path& file) {
+  PassedPrograms progress;
+  std::ifstream lines(file);
+  for (std::string program, day; lines >> program >> day;) progress[program] = day;
+  return progress;
+}
+
+void record_pass(const fs::path& file, const std::string& program) {
+  PassedPrograms progress = read_progress(file);
+  progress[program] = today();
+  std::string text;
+  for (const auto& [name, day] : progress) text += fmt::format("{} {}\n", name, day);
+  std::error_code ignored;  // writing reports the problem
+  fs::create_directories(file.parent_path(), ignored);
+  write_file_atomically(file, text);
+}
+
+// "04" of "04_split_batch".
+std::string number_of(const CourseProgram& program) {
+  return std::string(program.name).substr(0, 2);
+}
+
+// The program's file, which is beside this one.
+fs::path find_tutorial(const CourseProgram& program) {
+  const fs::path folder = fs::path(this_program()).parent_path();
+  require(fs::exists(folder / program.name), ErrorCode::Io, "learn",
+          "{} is not in '{}'; scripts/tutorial.sh {} builds it", program.name, folder.string(),
+          number_of(program));
+  return folder / program.name;
+}
+
+bool is_number(const std::string& word) {
+  return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Finds it by number, by name, or by the part of the name after the number.
+const CourseProgram& find_program(const std::string& word) {
+  const std::string number = word.size() == 1 ? "0" + word : word;
+  std::vector<std::string> names;
+  for (const CourseProgram& program : kCourse) {
+    const std::string name = program.name;
+    const bool is_meant =
+        is_number(word) ? name.starts_with(number + "_") : name == word || name.substr(3) == word;
+    if (is_meant) return program;
+    names.push_back(name);
+  }
+  fail(ErrorCode::Usage, "learn", "there is no program '{}' ({} to {}){}", word,
+       names.front().substr(0, 2), names.back().substr(0, 2), did_you_mean(word, names));
+}
+
+// The first program that has not ended well here yet.
+const CourseProgram* next_program(const PassedPrograms& progress) {
+  const auto* found = std::ranges::find_if(
+      kCourse, [&](const CourseProgram& program) { return !progress.contains(program.name); });
+  return found == std::end(kCourse) ? nullptr : found;
+}
+
+void print_next(const CourseProgram* next) {
+  if (!next) {
+    fmt::print("all programs have passed here; tutorials/README.md says what comes next\n");
+    return;
+  }
+  fmt::print("next: {}\n  lockstep learn next\n", next->name);
+}
+
+// In lines of at most 80 columns.
+void print_indented(std::string_view text) {
+  constexpr std::size_t kRoom = 78;
+  while (text.size() > kRoom) {
+    const std::size_t end = text.rfind(' ', kRoom);
+    fmt::print("  {}\n", text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  fmt::print("  {}\n", text);
+}
+
+void print_course() {
+  const PassedPrograms progress = read_progress(progress_file());
+  int minutes = 0;
+  fmt::print("{:<24} {:>3}  {}\n", "program", "min", "passed");
+  for (const CourseProgram& program : kCourse) {
+    const auto passed = progress.find(program.name);
+    fmt::print("{:<24} {:>3}  {}\n", program.name, program.minutes,
+               passed == progress.end() ? "-" : passed->second);
+    print_indented(program.question);
+    minutes += program.minutes;
+  }
+  fmt::print("min: minutes to read and run it, {:.1f} hours in all\n", minutes / 60.0);
+  print_next(next_program(progress));
+}
+
+// Returns the exit code. The program shares this one's terminal.
+int run_and_wait(const fs::path& file, const CommandLine& flags) {
+  std::string line = shell_quoted(file.string());
+  for (const std::string& flag : flags) line += " " + shell_quoted(flag);
+  std::fflush(nullptr);
+  const int status = std::system(line.c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// wanted: next, a number or a name; empty: the list. flags: the program's own.
+int learn(const std::string& wanted, const CommandLine& flags) {
+  if (wanted.empty()) {
+    print_course();
+    return 0;
+  }
+  const fs::path file = progress_file();
+  const CourseProgram* program =
+      wanted == "next" ? next_program(read_progress(file)) : &find_program(wanted);
+  if (!program) {
+    print_next(nullptr);
+    return 0;
+  }
+  // So that its "Now try" prints a command that works here.
+  ::setenv("LOCKSTEP_LEARN", fmt::format("lockstep learn {} --", number_of(*program)).c_str(), 1);
+  const int code = run_and_wait(find_tutorial(*program), flags);
+  const bool asked_for_help = std::ranges::find(flags, "--help") != flags.end();
+  if (code != 0 || asked_for_help) return code;
+  record_pass(file, program->name);
+  fmt::print("\n{} passed\n", program->name);
+  print_next(next_program(read_progress(file)));
+  return 0;
+}
+
+}  // namespace
+
+void add_learn_command(CLI::App& program, const CommandLine& command, int& exit_code) {
+  CLI::App& learn_command = *program.add_subcommand(
+      "learn", "Run the programs of the course, and list which have passed here");
+  auto wanted = std::make_shared<std::string>();
+  learn_command.add_option(
+      "program", *wanted,
+      "the program to run: next, a number or a name (default: none, only the list)");
+  learn_command.footer("Flags behind -- go to the program: lockstep learn 04 -- --rows 10");
+  learn_command.callback([wanted, flags = words_behind_dashes(command), &exit_code] {
+    exit_code = learn(*wanted, flags);
+  });
+}
+
+}  // namespace lockstep::tools

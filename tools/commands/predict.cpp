@@ -1,0 +1,453 @@
+// lockstep predict: predicts step and epoch times on other devices, from a run's workload or from
+// the size of a net and its step on one device; and times of all-reduces.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "simulate/predict/kernel_cost.h"
+#include "tools/commands/commands.h"
+#include "tools/flags/command_line.h"
+#include "tools/flags/help.h"
+#include "tools/flags/numbers.h"
+#include "tools/flags/output_path.h"
+#include "tools/record/host_info.h"
+#include "tools/record/run_file.h"
+#include "tools/run/workload.h"
+#include "tools/show/row_table.h"
+#include "tools/whatif/predicted_rows.h"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::size_t kNetSamples = 1'000'000;  // of an epoch, if no data set is known
+constexpr int kMaxBatch = 1'000'000'000;
+constexpr double kMaxStepSeconds = 1e6;
+
+struct PredictFlags {
+  std::string workload, params, model,
+      all_reduce;  // what is predicted: a run, a net, an all-reduce
+  std::string flops, precision;
+  std::optional<double> step;
+  std::optional<int> batch_per_gpu;
+  std::string topology, json_path, trace_path;
+  std::string devices = "1,2,4,8";
+  std::vector<std::string> strategies;  // empty: ddp, and dp if one host has the devices
+  std::vector<std::string> what_if;
+  std::string plan;
+  std::string pipeline_schedule = "gpipe";
+  std::string schedule;  // refused: it is the learning rate's in train
+  int accumulate = 1;
+  double bucket_mib = 25;
+  double first_bucket_mib = 1;
+};
+
+// "25.6M" as 25.6e6: decimal, unlike sizes in bytes.
+double parse_count(std::string_view flag, const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  double factor = 0;
+  for (const auto& [letters, value] : std::initializer_list<std::pair<std::string_view, double>>{
+           {"", 1}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}}) {
+    if (unit == letters) factor = value;
+  }
+  number *= factor;
+  require(error == std::errc{} && std::isfinite(number) && number >= 1, ErrorCode::Usage, flag,
+          "expected a number such as 25.6M or 1.5G, found '{}'", text);
+  return number;
+}
+
+std::vector<std::size_t> read_devices(const PredictFlags& flags,
+                                      const predict::Topology& topology) {
+  const std::vector<std::size_t> devices = parse_list("--devices", flags.devices);
+  for (const std::size_t count : devices) {
+    require(count >= 1, ErrorCode::Usage, "--devices", "must be at least 1, found 0");
+    require(count <= topology.gpus.size(), ErrorCode::Usage, "--devices",
+            "'{}' has {} devices, {} were asked for; a cluster is NAME*HOSTS@100gbe", topology.name,
+            topology.gpus.size(), count);
+  }
+  return devices;
+}
+
+Precision read_precision(const PredictFlags& flags) {
+  return flags.precision == "bf16"   ? Precision::bf16
+         : flags.precision == "tf32" ? Precision::tf32
+                                     : Precision::fp32;
+}
+
+Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
+  Net net;
+  if (!flags.model.empty()) net = find_net(flags.model);
+  if (!flags.params.empty()) net.parameters = parse_count("--params", flags.params);
+  if (!flags.flops.empty()) net.forward_flops = parse_count("--flops", flags.flops);
+  if (net.name.empty()) net.name = flags.params + " parameters";
+  require(flags.batch_per_gpu.has_value(), ErrorCode::Usage, "--batch-per-gpu",
+          "say how many samples of a step each GPU takes, such as --batch-per-gpu 64");
+  require(*flags.batch_per_gpu >= 1 && *flags.batch_per_gpu <= kMaxBatch, ErrorCode::Usage,
+          "--batch-per-gpu", "must be from 1 to {}, found {}", kMaxBatch, *flags.batch_per_gpu);
+  net.batch_per_gpu = static_cast<std::size_t>(*flags.batch_per_gpu);
+  if (flags.step) net.step_seconds = require_positive("--step", *flags.step);
+  net.precision = read_precision(flags);
+  require(net.step_seconds || net.forward_flops > 0, ErrorCode::Usage, "--step",
+          "say how many seconds a step takes on one GPU, or give --model or --flops to guess it");
+  const double step = net.step_seconds ? *net.step_seconds : guessed_step_seconds(net, device);
+  require(step <= kMaxStepSeconds, ErrorCode::Usage, "--step",
+          "a step on one GPU takes at most {} s, found {:.3g}", kMaxStepSeconds, step);
+  return net;
+}
+
+PredictionTask read_task(const PredictFlags& flags) {
+  PredictionTask task;
+  mib_to_bytes("--bucket-mib", flags.bucket_mib);  // these two throw for what is no size
+  mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib);
+  task.bucket_mib = flags.bucket_mib;
+  task.first_bucket_mib = flags.first_bucket_mib;
+  task.accumulate = require_positive("--accumulate", flags.accumulate);
+  for (const std::string& name : flags.strategies) {
+    task.strategies.push_back(predict::parse_strategy(name));
+  }
+  task.schedule = plan::parse_pipeline_schedule(flags.pipeline_schedule);
+  if (task.schedule == plan::PipelineSchedule::interleaved) task.chunks = 2;
+  if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
+  task.topology = predict::find_topology(flags.topology);
+  task.devices = read_devices(flags, task.topology);
+  if (flags.workload.empty()) {
+    task.net = read_net(flags, task.topology.device);
+    task.run.rows_per_epoch = kNetSamples;
+    task.run.dataset = fmt::format("{} samples", kNetSamples);
+    if (task.strategies.empty()) task.strategies.push_back(predict::Strategy::ddp);
+    return task;
+  }
+  task.run = read_run_workload(flags.workload);
+  if (!flags.precision.empty()) {
+    predict::DeviceProfile& device = task.topology.device;
+    require(!is_measured_on(task.run, device), ErrorCode::Usage, "--precision",
+            "layers take as long as was measured on {}, in the precision that they had there",
+            device.name);
+    device.flops_per_second = peak_flops(device, read_precision(flags));
+  }
+  if (task.strategies.empty()) {
+    const bool fits_a_host =
+        *std::ranges::max_element(task.devices) <= task.topology.gpus_per_host();
+    if (fits_a_host && task.accumulate == 1) {
+      task.strategies.push_back(predict::Strategy::data_parallel);
+    }
+    task.strategies.push_back(predict::Strategy::ddp);
+  }
+  return task;
+}
+
+// Says where the times of kernels come from.
+std::string source_of_compute(const PredictionTask& task) {
+  const predict::DeviceProfile& device = task.topology.device;
+  if (task.net && task.net->step_seconds) {
+    return fmt::format("{} for a step on one GPU ({} samples), as given",
+                       trace::format_seconds(*task.net->step_seconds), task.net->batch_per_gpu);
+  }
+  if (task.net) {
+    return fmt::format(
+        "a guess: {} for a step on one GPU ({} samples), three times the {:.3g} GFLOP of a "
+        "forward pass at {:.0f} % of {:.1f} TFLOP/s; it may be half or twice that, so measure it "
+        "and give --step",
+        trace::format_seconds(guessed_step_seconds(*task.net, device)), task.net->batch_per_gpu,
+        task.net->forward_flops / 1e9, 100 * kGuessedEfficiency,
+        peak_flops(device, task.net->precision) / 1e12);
+  }
+  if (is_measured_on(task.run, device)) {
+    return fmt::format("as measured on {}, scaled with the rows", task.run.measured_on);
+  }
+  return fmt::format(
+      "{:.0f} % of {:.1f} TFLOP/s, {:.0f} % of {:.0f} GB/s and {:.0f} us a kernel, not what was "
+      "measured on {}",
+      100 * predict::kArithmeticEfficiency, device.flops_per_second / 1e12,
+      100 * predict::kTrafficEfficiency, device.memory_bytes_per_second / 1e9,
+      device.launch_seconds * 1e6, task.run.measured_on);
+}
+
+void print_head(const PredictionTask& task, std::FILE* out) {
+  fmt::print(out, "{}\n",
+             wrap(fmt::format("predicted, not measured: {} on {} ({})",
+                              task.net ? task.net->name : task.run.model, task.topology.name,
+                              task.topology.device.name)));
+  if (task.run.interrupted) {
+    fmt::print(out, "{}\n", wrap(fmt::format("its run was {}", *task.run.interrupted)));
+  }
+  fmt::print(out, "{}\n\n", wrap("compute: " + source_of_compute(task)));
+}
+
+// Says why dp has no rows on several hosts; asking for it there is an error.
+void print_left_out(const PredictFlags& flags, const PredictionTask& task, std::FILE* out) {
+  if (!flags.strategies.empty() || task.strategies.size() > 1 || task.net) return;
+  fmt::print(out, "{}\n\n",
+             wrap(fmt::format("without dp: it is one process, and a host has {} devices",
+                              task.topology.gpus_per_host())));
+}
+
+// The config of the run file: every flag, resolved.
+nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTask& task,
+                                   const std::vector<WhatIf>& changes) {
+  nlohmann::ordered_json json{{"topology", task.topology.name},
+                              {"strategies", nlohmann::ordered_json::array()},
+                              {"model", task.net ? task.net->name : task.run.model},
+                              {"dataset", task.run.dataset},
+                              {"devices", task.devices},
+                              {"bucket_mib", task.bucket_mib},
+                              {"first_bucket_mib", task.first_bucket_mib},
+                              {"what_if", nlohmann::ordered_json::array()},
+                              {"trace", nullptr}};
+  if (task.net) {
+    const Net& net = *task.net;
+    json["params"] = net.parameters;
+    json["batch_per_gpu"] = net.batch_per_gpu;
+    json["is_guessed"] = !net.step_seconds;
+    json["step"] = net.step_seconds.value_or(0);
+    if (!net.step_seconds) json["step"] = guessed_step_seconds(net, task.topology.device);
+  } else {
+    json["batch"] = task.run.step.batch;
+    if (task.run.shares_statistics) json["sync_batch_norm"] = true;
+  }
+  for (const predict::Strategy strategy : task.strategies) {
+    json["strategies"].push_back(predict::to_string(strategy));
+  }
+  for (const WhatIf& change : changes) {
+    if (!change.text.empty()) json["what_if"].push_back(change.text);
+  }
+  if (flags.accumulate != 1) json["accumulate"] = flags.accumulate;
+  if (flags.pipeline_schedule != "gpipe") json["pipeline_schedule"] = flags.pipeline_schedule;
+  if (!flags.plan.empty()) json["plan"] = flags.plan;
+  if (!flags.precision.empty()) json["precision"] = flags.precision;
+  if (!flags.trace_path.empty()) json["trace"] = flags.trace_path;
+  return json;
+}
+
+void print_group_head(const PredictionTask& task, const WhatIf& change, std::FILE* out) {
+  if (!change.text.empty()) fmt::print(out, "what if {}\n", change.text);
+  std::vector<std::size_t> idle = task.devices;
+  std::erase_if(idle, [&](std::size_t devices) {
+    return devices == 1 || devices * task.accumulate <= batch_of(task, change, devices);
+  });
+  if (idle.empty()) return;
+  fmt::print(out, "{}\n",
+             wrap(fmt::format("without {} devices: a step has {} rows", fmt::join(idle, ", "),
+                              batch_of(task, change))));
+}
+
+// Prints a sentence for each strategy. rows: those without a change.
+void print_sentences(const PredictionTask& task, const std::vector<PredictedRow>& rows,
+                     std::FILE* out) {
+  for (const predict::Strategy strategy : task.strategies) {
+    std::vector<PredictedRow> own;
+    for (const PredictedRow& row : rows) {
+      if (own.empty() || row.strategy == strategy) own.push_back(row);
+    }
+    const std::string name =
+        task.strategies.size() > 1 ? fmt::format("{}: ", predict::to_string(strategy)) : "";
+    fmt::print(out, "{}\n", wrap(name + speedup_sentence(own)));
+  }
+  fmt::print(out, "\n");
+}
+
+std::string notes(const PredictionTask& task) {
+  return fmt::format(
+      "baseline: single, 1 predicted device; {}; band: how much the step changes with better or "
+      "worse links, latencies, launches and stragglers{} (docs/prediction.md)",
+      task.net ? "per s: samples of all GPUs"
+               : fmt::format("epoch: {} rows, the data set's", task.run.rows_per_epoch),
+      task.net && !task.net->step_seconds ? ", and half or twice the guessed step" : "");
+}
+
+void print_consumer_cards_note(const predict::Topology& topology, std::FILE* out) {
+  const std::string note = consumer_cards_note(topology);
+  if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
+}
+
+void predict_steps(const PredictFlags& flags, const CommandLine& command) {
+  const PredictionTask task = read_task(flags);
+  std::vector<WhatIf> changes{WhatIf{}};
+  for (const std::string& word : flags.what_if) {
+    for (const WhatIf& change : parse_what_if(word)) changes.push_back(change);
+  }
+  require_possible(task, changes);
+  std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
+  print_head(task, out);
+  print_left_out(flags, task, out);
+  std::vector<PredictedRow> rows = predict_rows(task, changes[0]);
+  if (task.net) print_sentences(task, rows, out);
+  fmt::print(out, "{}\n", predicted_header(task));
+  for (const WhatIf& change : changes) {
+    print_group_head(task, change, out);
+    std::vector<PredictedRow> group = change.text.empty() ? rows : predict_rows(task, change);
+    for (PredictedRow& row : group) {
+      fmt::print(out, "{}\n", predicted_line(row));
+      if (!change.text.empty()) rows.push_back(std::move(row));
+    }
+  }
+  fmt::print(out, "{}\n", wrap(notes(task)));
+  print_consumer_cards_note(task.topology, out);
+  if (!flags.trace_path.empty()) save_predicted_trace(flags.trace_path, rows.back());
+  if (flags.json_path.empty()) return;
+  nlohmann::ordered_json json = file_head("lockstep.run/1", command);
+  json["config"] = config_json(flags, task, changes);
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const PredictedRow& row : rows) json["rows"].push_back(row_json(row, task.topology));
+  if (!task.net) json["workload"] = workload_json(task.run.step);
+  write_json(flags.json_path, json);
+}
+
+void predict_all_reduce(const PredictFlags& flags, const CommandLine& command) {
+  const predict::Topology topology = predict::find_topology(flags.topology);
+  const std::size_t bytes = parse_bytes("--all-reduce", flags.all_reduce);
+  require(bytes >= 1, ErrorCode::Usage, "--all-reduce", "must be at least 1 byte");
+  const nlohmann::ordered_json rows =
+      predict_all_reduces(topology, bytes, read_devices(flags, topology));
+  std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
+  fmt::print(out, "{}\n\n",
+             wrap(fmt::format("predicted, not measured: an all-reduce of {} on {} ({})",
+                              format_bytes(bytes), topology.name, topology.device.name)));
+  fmt::print(out, "{}", all_reduce_table(rows));
+  print_consumer_cards_note(topology, out);
+  if (flags.json_path.empty()) return;
+  nlohmann::ordered_json json = file_head("lockstep.predicted-all-reduce/1", command);
+  json["topology"] = topology.name;
+  json["rows"] = rows;
+  write_json(flags.json_path, json);
+}
+
+void run_predict(const PredictFlags& flags, const CommandLine& command) {
+  require(flags.schedule.empty(), ErrorCode::Usage, "--schedule",
+          "is the learning rate's; a pipeline's is --pipeline-schedule");
+  const bool has_net = !flags.params.empty() || !flags.model.empty();
+  const int subjects =
+      (flags.workload.empty() ? 0 : 1) + (has_net ? 1 : 0) + (flags.all_reduce.empty() ? 0 : 1);
+  require(subjects == 1, ErrorCode::Usage, "predict",
+          "give one of --workload RUN.json, --params 25.6M (or --model NAME), --all-reduce BYTES");
+  const bool has_net_flag = flags.step || flags.batch_per_gpu || !flags.flops.empty();
+  require(has_net || !has_net_flag, ErrorCode::Usage, "predict",
+          "--step, --batch-per-gpu and --flops need --params or --model");
+  require(!flags.topology.empty(), ErrorCode::Usage, "--topology",
+          "name a topology such as {}, or a file", predict::preset_names().front());
+  require_writable({{"--json", flags.json_path}, {"--trace", flags.trace_path}});
+  flags.all_reduce.empty() ? predict_steps(flags, command) : predict_all_reduce(flags, command);
+}
+
+// flags must live as long as predict.
+void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
+  CLI::Option* const workload =
+      predict
+          .add_option("--workload", flags.workload,
+                      "predict what this run trained: a run file of train or compare")
+          ->type_name("RUN.json");
+  predict
+      .add_option(
+          "--model", flags.model,
+          fmt::format("instead of --workload: a known net, one of {}, or as in mlp:784-1024-10",
+                      known_net_names()))
+      ->type_name("NET");
+  predict
+      .add_option("--params", flags.params,
+                  "instead of --workload: a net of so many parameters, as in 25.6M")
+      ->type_name("COUNT");
+  predict.add_option("--batch-per-gpu", flags.batch_per_gpu,
+                     "with --model or --params: samples of a step on each GPU");
+  CLI::Option* const step =
+      predict
+          .add_option("--step", flags.step,
+                      "with --model or --params: seconds that a step takes on one GPU (default: "
+                      "a guess)")
+          ->type_name("SECONDS");
+  predict
+      .add_option("--flops", flags.flops,
+                  "with --params: operations of a sample's forward pass, as in 8.2G; the step is "
+                  "guessed from them")
+      ->type_name("COUNT");
+  CLI::Option* const all_reduce =
+      predict
+          .add_option("--all-reduce", flags.all_reduce,
+                      "instead of a step: an all-reduce of so many bytes, as in 100M; it takes "
+                      "only --topology, --devices and --json")
+          ->type_name("BYTES");
+  predict
+      .add_option("--precision", flags.precision,
+                  "precision of products whose times are guessed (default: fp32)")
+      ->check(one_of({"fp32", "tf32", "bf16"}))
+      ->excludes(step)
+      ->excludes(all_reduce);
+  predict
+      .add_option("--topology", flags.topology,
+                  "the machine: one of those below, a JSON file, or several of it, as in "
+                  "dgx-a100*4@100gbe")
+      ->type_name("TOPOLOGY");
+  predict.add_option("--devices", flags.devices, "numbers of devices, a row for each")
+      ->type_name("COUNTS");
+  predict
+      .add_option("--strategy", flags.strategies,
+                  "one or several of dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, "
+                  "device_allreduce, nccl_replicated, cpu_reduce, cpu_parameter_server (default: "
+                  "ddp; for a run on one host also dp)")
+      ->delimiter(',')
+      ->default_str("")
+      ->type_name("STRATEGIES")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--accumulate", flags.accumulate,
+                  "micro-batches of each device's rows; gradients travel with the last")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--pipeline-schedule", flags.pipeline_schedule,
+                  "the order of a pipeline's passes; interleaved has two chunks on each stage")
+      ->check(one_of({"gpipe", "1f1b", "interleaved"}))
+      ->needs(workload);
+  predict.add_option("--schedule", flags.schedule, "")->group("");
+  predict
+      .add_option("--plan", flags.plan,
+                  "how ddp's all-reduces send: the name of a plan of train --plan (default: as "
+                  "NCCL does)")
+      ->type_name("PLAN")
+      ->excludes(all_reduce);
+  predict.add_option("--bucket-mib", flags.bucket_mib, "size of ddp's gradient buckets in MiB")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--first-bucket-mib", flags.first_bucket_mib, "size of the first bucket in MiB")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--what-if", flags.what_if,
+                  "predict a change too: bucket_mib=1,25,100, bandwidth=2x or batch=64,256")
+      ->default_str("")
+      ->type_name("CHANGE")
+      ->excludes(all_reduce);
+  predict
+      .add_option("--trace", flags.trace_path,
+                  "write a step of the last row here, for ui.perfetto.dev")
+      ->type_name("FILE")
+      ->excludes(all_reduce);
+  predict.add_option("--json", flags.json_path, "write the rows here (-: standard output)")
+      ->type_name("FILE");
+  group_flags(predict, {{"Most used",
+                         {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
+                          "--topology", "--devices", "--strategy", "--what-if", "--json"}},
+                        {"What to predict", {"--all-reduce", "--flops", "--precision"}},
+                        {"How the devices share the work", {"--accumulate", "--pipeline-schedule"}},
+                        {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
+                        {"What to write", {"--trace"}}});
+}
+
+}  // namespace
+
+void add_predict_command(CLI::App& program, const CommandLine& command) {
+  auto flags = std::make_shared<PredictFlags>();
+  CLI::App& predict =
+      *program.add_subcommand("predict", "Predict epoch times on machines that you do not have");
+  add_predict_flags(predict, *flags);
+  predict.footer(fmt::format("Topologies: {}", fmt::join(predict::preset_names(), ", ")));
+  predict.callback([flags, command] { run_predict(*flags, command); });
+}
+
+}  // namespace lockstep::tools

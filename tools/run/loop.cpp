@@ -1,0 +1,554 @@
+#include "tools/run/loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/files.h"
+#include "engine/core/thread_context.h"
+#include "engine/nn/loss.h"
+#include "engine/optim/clip_grad_norm.h"
+#include "engine/plan/scatter.h"
+#include "engine/runtime/device_span.h"
+#include "engine/runtime/step_graph.h"
+#include "engine/trace/counters.h"
+#include "engine/trace/span.h"
+#include "tools/check/rank_checks.h"
+#include "tools/run/stop.h"
+#include "tools/run/weights_file.h"
+
+namespace lockstep::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The results of a step.
+struct StepOutput {
+  std::vector<Tensor> losses;  // by local rank
+  Tensor grad_norm;            // before clipping; undefined if no one asks for it
+};
+
+// The steps of an epoch have the same rows but for the last one, whose batch may be smaller: a
+// graph for each, over the same tensors, of which the smaller batch is the first rows.
+struct CapturedSteps {
+  struct Step {
+    runtime::StepGraph graph;
+    StepOutput output = {};
+  };
+
+  CapturedSteps(const TrainingTask& task, const LocalModels& models)
+      : full{runtime::StepGraph(models.devices())}, last{runtime::StepGraph(models.devices())} {
+    const plan::ScatterPlan plan = plan::scatter_plan(task.rows_of_full_batch(), models.num_ranks);
+    for (const RankModel& model : models.ranks) {
+      const auto rank = static_cast<std::size_t>(model.rank);
+      const std::size_t rows = rank < plan.parts.size() ? plan.parts[rank].size : 0;
+      const Device device = model.devices[0];
+      x.push_back(Tensor::empty(task.batch_shape(rows), task.batch_dtype(), device));
+      labels.push_back(Tensor::empty(task.label_shape(rows), DType::int64, device));
+    }
+  }
+
+  Step& step_of(const std::vector<data::Batch>& batches) {
+    const bool is_full =
+        std::ranges::equal(batches, labels, [](const data::Batch& batch, const Tensor& whole) {
+          return batch.labels.num_elements() == whole.num_elements();
+        });
+    return is_full ? full : last;
+  }
+
+  // The inputs of the graphs, by local rank.
+  std::vector<Tensor> x;       // [rows, features]
+  std::vector<Tensor> labels;  // [rows] int64, of a text [rows, tokens]
+  Step full;
+  Step last;
+};
+
+// The stages of a pipeline send the activations of the test rows. At depth three of shards a pass
+// without a step gathers parameters that no step needs; at lower depths the next step uses them.
+std::unique_ptr<trace::UncountedScope> beside_the_steps(const LocalModels& models) {
+  const bool gathers =
+      models.sharded && models.sharded->depth() == parallel::ShardDepth::parameters;
+  if (!models.pipeline && !gathers) return nullptr;
+  return std::make_unique<trace::UncountedScope>(std::vector<int>{models.first().rank});
+}
+
+// How many labels the logits get right; for a text, the sum of their losses.
+double judge(const TrainingTask& task, const Variable& logits, const Tensor& labels) {
+  if (!task.is_text()) return static_cast<double>(nn::count_correct(logits.value(), labels));
+  return cross_entropy(logits, labels.reshape({labels.num_elements()}), Reduction::sum,
+                       Logits::consume)
+      .item();
+}
+
+// Judges this rank's part of the test rows, and adds up.
+double judge_test_rows(const TrainingTask& task, const LocalModels& models,
+                       const RankModel& model) {
+  const data::LabelledRows& test = task.data->test;
+  data::SamplerOptions options;
+  options.num_samples = test.num_rows();
+  options.batch_size = test.is_text() ? task.batch : 1024;
+  options.windows = test.windows();
+  options.rank = models.shard_of(model);
+  options.world_size = models.num_shards();
+  options.shuffle = data::Shuffle::off;
+  data::DataLoader loader(
+      std::shared_ptr<const data::LabelledRows>(task.data, &test),
+      [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); },
+      {.device = model.devices[0], .dtype = task.dtype, .row_shape = task.model_data().row});
+  const NoGradScope no_grad;
+  model.inner->eval();
+  double sum = 0;
+  while (const std::optional<data::Batch> batch = loader.next()) {
+    const bool is_empty = batch->labels.num_elements() == 0;
+    if (is_empty && !models.sharded) continue;  // with shards all ranks make each other's passes
+    const Variable logits =
+        models.pipeline ? models.pipeline->evaluate(batch->x) : (*model.inner)(Variable(batch->x));
+    if (logits.defined() && !is_empty) sum += judge(task, logits, batch->labels);
+  }
+  model.inner->train();
+  return sum;
+}
+
+// While one lives, all ranks have rank 0's running statistics, which are those that are saved.
+class StatisticsOfRank0 {
+ public:
+  StatisticsOfRank0(const TrainingTask& task, const LocalModels& models) {
+    if (models.num_ranks == 1 || !task.has_own_statistics()) return;
+    const trace::UncountedScope no_part_of_a_step({models.first().rank});
+    const std::vector<Tensor> of_first = models.first().inner->buffers();
+    for (const RankModel& model : models.ranks) {
+      const std::vector<Tensor> buffers = model.inner->buffers();
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        own_.emplace_back(buffers[i], buffers[i].clone());
+        if (models.communicator != nullptr) models.communicator->broadcast(buffers[i], 0).wait();
+        if (models.communicator == nullptr) buffers[i].copy_from(of_first[i]);
+      }
+    }
+  }
+  StatisticsOfRank0(const StatisticsOfRank0&) = delete;
+  StatisticsOfRank0& operator=(const StatisticsOfRank0&) = delete;
+  ~StatisticsOfRank0() {
+    for (const auto& [buffer, own] : own_) buffer.copy_from(own);
+  }
+
+ private:
+  std::vector<std::pair<Tensor, Tensor>> own_;
+};
+
+// The mean over all test labels, in eval mode. All ranks call it.
+double mean_over_test(const TrainingTask& task, const LocalModels& models) {
+  const std::unique_ptr<trace::UncountedScope> after_the_step = beside_the_steps(models);
+  const StatisticsOfRank0 shared(task, models);
+  double sum = 0;
+  for (const RankModel& model : models.ranks) sum += judge_test_rows(task, models, model);
+  const data::LabelledRows& test = task.data->test;
+  return models.sum_over_ranks({sum})[0] /
+         static_cast<double>(test.num_rows() * test.labels_per_row());
+}
+
+// An optimizer's state for a parameter's padding is zero, and checkpoints leave it out.
+Tensor padded(const Tensor& state, const Shape& parameter) {
+  if (state.shape() == parameter || state.size(0) >= parameter[0]) return state;
+  const Tensor all = Tensor::zeros(parameter, state.dtype(), state.device());
+  all.rows(0, state.size(0)).copy_from(state);
+  return all;
+}
+
+class TrainingLoop {
+ public:
+  TrainingLoop(const TrainingTask& task, const LocalModels& models,
+               const TrainingObserver& observer)
+      : task_(task),
+        models_(models),
+        observer_(observer),
+        is_first_(models.first().rank == 0),
+        has_log_(!observer.log_path.empty()),
+        curve_(task.num_steps - std::min(task.first_step(), task.num_steps)) {
+    for (const RankModel& model : models.ranks) {
+      optimizers_.push_back(make_optimizer(task, model));
+      loaders_.push_back(make_loader(task, models, model));
+      losses_.emplace_back(
+          [this, local = losses_.size()](const StepLoss& loss) { take(loss, local); });
+    }
+    if (task.resumed) resume();
+    if (task.launching == TrainingTask::Launching::graph) captured_.emplace(task, models);
+    if (is_first_ && has_log_) log_.emplace(observer.log_path, "--log");
+    if (observer.checks == Checks::on) checks_.emplace(task, models, optimizers_);
+  }
+
+  TrainingResult run() {
+    result_.num_steps = task_.num_steps;
+    if (step_ >= task_.num_steps) judge_test_rows_of_epoch();  // resumed, and nothing is left
+    const std::size_t first_epoch = step_ / task_.steps_per_epoch();
+    const std::size_t num_epochs = step_ < task_.num_steps ? task_.num_epochs() : 0;
+    for (std::size_t epoch = first_epoch; epoch < num_epochs && !is_stopped_; ++epoch) {
+      run_epoch(epoch);
+    }
+    if (is_stopped_) take_stop();
+    result_.losses = losses_over_ranks();
+    if (checks_) result_.findings = checks_->findings();
+    if (log_) log_->commit();
+    if (is_first_ || models_.is_in_parts()) result_.weights = weights();
+    if (is_first_) {
+      require_finite(result_.weights, task_.num_steps,
+                     checks_ ? "the run cannot be judged" : "nothing is saved");
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // Goes on where the checkpoint was made.
+  void resume() {
+    step_ = task_.first_step();
+    const auto steps = static_cast<double>(step_);
+    const double sum = models_.sum_over_ranks({steps})[0];
+    require(sum == steps * static_cast<double>(models_.num_ranks / models_.ranks.size()),
+            ErrorCode::State, "--resume",
+            "ranks found checkpoints of different steps, rank {} that of step {}; all of them must "
+            "see the same folder",
+            models_.first().rank, step_);
+    const auto& states = task_.resumed->optimizer;
+    for (std::size_t local = 0; local < optimizers_.size(); ++local) {
+      const auto pieces = optimized_pieces(*optimizers_[local], models_.ranks[local]);
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const auto found = std::ranges::find_if(
+            states, [&](const auto& state) { return state.first == pieces[i].name; });
+        require(found != states.end(), ErrorCode::State, "--resume",
+                "the checkpoint has no state of the optimizer for {}", pieces[i].name);
+        optim::Optimizer::State state = found->second;
+        for (Tensor& tensor : state.tensors) {
+          tensor = piece_of(pieces[i], padded(tensor, pieces[i].shape));
+        }
+        optimizers_[local]->load_state(i, state);
+      }
+    }
+  }
+
+  // After `step_` steps: rank 0 writes what all ranks hold.
+  void keep_checkpoint() {
+    const bool is_due =
+        step_ % task_.checkpoints->every == 0 || step_ == task_.num_steps || is_stopped_;
+    if (!is_due || (!is_first_ && !models_.is_in_parts())) return;
+    drain_losses();  // a loss that is not finite ends the run before it is kept
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "checkpoint");
+    Checkpoint checkpoint{.step = step_,
+                          .settings = task_.settings,
+                          .bucket_order = bucket_order(models_),
+                          .model = weights(),
+                          .optimizer = optimizer_states(),
+                          .metadata = metadata_of(task_)};
+    if (is_first_) write_checkpoint(*task_.checkpoints, checkpoint);
+  }
+
+  // Messages to rank 0 do not count as a step's.
+  nn::StateDict weights() const {
+    const trace::UncountedScope no_part_of_a_step({models_.first().rank});
+    return models_.copy_weights();
+  }
+
+  // By parameter; of a pipeline those of all stages, on rank 0.
+  OptimizerStates optimizer_states() const {
+    const trace::UncountedScope no_part_of_a_step({models_.first().rank});
+    const OptimizerStates states = whole_optimizer_state(task_, models_, *optimizers_[0], step_);
+    if (!models_.pipeline) return states;
+    nn::StateDict mine;
+    for (const auto& [name, state] : states) {
+      mine.emplace_back(name, Tensor::empty({0}, DType::float32, Device{}));
+      for (const Tensor& tensor : state.tensors) mine.emplace_back(name, tensor);
+    }
+    OptimizerStates all;
+    for (const nn::StateDict& stage : models_.pipeline->gather(mine)) {
+      bool is_new = false;
+      for (const auto& [name, tensor] : stage) {
+        if (tensor.num_elements() > 0) {
+          if (is_new) all.back().second.tensors.push_back(tensor);
+          continue;
+        }
+        // If an earlier stage holds it, too, its state is the same there.
+        is_new = std::ranges::none_of(
+            all, [&name = name](const auto& state) { return state.first == name; });
+        if (is_new) all.push_back({name, {step_, {}}});
+      }
+    }
+    return all;
+  }
+
+  // The run ends here, before its last step.
+  void take_stop() {
+    result_.num_steps = step_;
+    if (observer_.stop != nullptr) result_.stopped_by = observer_.stop->signal();
+    if (task_.checkpoints) keep_checkpoint();
+  }
+
+  // A first step is always trained.
+  bool may_go_on() {
+    const bool is_asked = observer_.stop != nullptr && step_ > task_.first_step();
+    is_stopped_ = step_ == task_.end_after || (is_asked && observer_.stop->is_before(step_));
+    return !is_stopped_;
+  }
+
+  void run_epoch(std::size_t epoch) {
+    const std::size_t first_step = step_;
+    const Clock::time_point start = Clock::now();
+    paused_seconds_ = 0;
+    epoch_loss_ = {};
+    line_time_ = start;
+    line_step_ = step_;
+    for (const auto& loader : loaders_) loader->start_epoch(epoch);
+    while (step_ < task_.num_steps && may_go_on() && run_checked_step(epoch)) {
+      ++step_;
+      if (task_.checkpoints) keep_checkpoint();
+      if (observer_.on_step && is_first_) observer_.on_step(step_);
+    }
+    if (step_ == first_step) return;  // stopped, after a whole epoch
+    drain_losses();
+    const double seconds = seconds_since(start) - paused_seconds_;
+    result_.final_loss = mean_over_ranks(epoch_loss_);
+    if (is_stopped_ && step_ % task_.steps_per_epoch() != 0) {
+      result_.unfinished_epoch_seconds = seconds;
+      return;
+    }
+    result_.epoch_seconds.push_back(seconds);
+    if (checks_) checks_->after_epoch(step_ - 1, result_.final_loss);
+    // Acted out, test rows take their time as a step's do, so the last epoch has to do.
+    const bool is_judged = !task_.slow_motion || epoch + 1 == task_.num_epochs();
+    if (is_judged) judge_test_rows_of_epoch();
+    if (is_first_ && observer_.on_epoch) {
+      observer_.on_epoch(epoch, result_.epoch_seconds.back(), result_.final_loss);
+    }
+  }
+
+  void judge_test_rows_of_epoch() {
+    if (task_.data->test.num_rows() == 0) return;
+    std::vector<double>& of_epochs =
+        task_.is_text() ? result_.epoch_validation_loss : result_.epoch_accuracy;
+    of_epochs.push_back(mean_over_test(task_, models_));
+  }
+
+  // False at the end of the epoch.
+  bool run_checked_step(std::size_t epoch) {
+    const bool is_checked = checks_ && step_ / task_.steps_per_epoch() == epoch;
+    const bool is_read = is_checked && checks_->is_read(step_);
+    if (is_read) pause([&] { checks_->before_step(step_); });
+    if (!run_step(epoch)) return false;
+    if (task_.resumed && step_ == task_.first_step()) require_right_resumption();
+    if (!is_checked) return true;
+    if (checks_->is_due(step_)) drain_losses();
+    const auto check = [&] { checks_->after_step(step_, batches_); };
+    is_read ? pause(check) : check();
+    return true;
+  }
+
+  void require_right_resumption() const {
+    const auto finding = RankChecks::wrong_resumption(task_, models_, optimizers_, batches_);
+    require(!finding, ErrorCode::State, "--resume", "the run does not go on where it was: {}",
+            finding ? finding->text() : "");
+  }
+
+  // Runs a check whose time does not count. What the devices still do belongs to the epoch.
+  template <typename Check>
+  void pause(const Check& check) {
+    for (const Device device : models_.devices()) stream_of(device).synchronize();
+    const Clock::time_point begin = Clock::now();
+    check();
+    paused_seconds_ += seconds_since(begin);
+  }
+
+  static runtime::Stream& stream_of(Device device) {
+    return runtime::logical_device(device).compute_stream();
+  }
+
+  // Its times stand for the step.
+  runtime::Stream& leading_stream() const { return stream_of(models_.first().devices[0]); }
+
+  // False at the end of the epoch, which comes for all ranks at once.
+  bool run_step(std::size_t epoch) {
+    const Clock::time_point start = Clock::now();
+    thread_context().step = step_;
+    runtime::WorkSpan span(leading_stream(), trace::Lane::host, trace::Category::step, "step");
+    span.set_sequence(static_cast<std::int64_t>(step_));
+    if (!take_batches()) {
+      span.cancel();
+      return false;
+    }
+    const double learning_rate =
+        task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);
+    for (const auto& optimizer : optimizers_) optimizer->set_learning_rate(learning_rate);
+    const StepOutput output = captured_ ? launch(captured_->step_of(batches_)) : update_weights();
+    for (std::size_t local = 0; local < output.losses.size(); ++local) {
+      losses_[local].push(step_, rows_of_loss(batches_[local]), output.losses[local]);
+    }
+    if (has_log_ || has_line()) tell_step(epoch, learning_rate, output.grad_norm, start);
+    return true;
+  }
+
+  bool take_batches() {
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::data, "next batch");
+    runtime::DeviceSpan on_device(leading_stream(), trace::Lane::compute, trace::Category::data,
+                                  "take batch");
+    batches_.clear();
+    for (std::size_t local = 0; local < loaders_.size(); ++local) {  // each must see the end
+      const std::optional<data::Batch> batch =
+          captured_ ? loaders_[local]->next_into(captured_->x[local], captured_->labels[local])
+                    : loaders_[local]->next();
+      if (batch) batches_.push_back(*batch);
+    }
+    return !batches_.empty();
+  }
+
+  StepOutput update_weights() {
+    for (const auto& optimizer : optimizers_) optimizer->zero_grad();
+    if (checks_) checks_->after_clearing(step_);
+    StepOutput output{compute_gradients(task_, models_, batches_), {}};
+    if (task_.optimizer.clip_norm || is_norm_told()) output.grad_norm = clip_or_measure_norm();
+    for (const auto& optimizer : optimizers_) optimizer->step();
+    return output;
+  }
+
+  bool has_line() const {
+    const std::size_t every = observer_.lines_every;
+    return every > 0 && (step_ % every == 0 || step_ + 1 == task_.num_steps);
+  }
+
+  // A graph is captured once, for steps with a line and without.
+  bool is_norm_told() const {
+    return has_log_ || (captured_ ? observer_.lines_every > 0 : has_line());
+  }
+
+  Tensor clip_or_measure_norm() const {
+    return models_.clip_gradients(
+        task_.optimizer.clip_norm.value_or(std::numeric_limits<double>::infinity()));
+  }
+
+  // Once the graph is captured, nothing here but the launch happens on the host.
+  StepOutput launch(CapturedSteps::Step& step) {
+    for (const auto& optimizer : optimizers_) optimizer->write_learning_rate();
+    const bool replays = step.graph.is_captured();
+    runtime::DeviceSpan on_device(leading_stream(), trace::Lane::compute, trace::Category::op,
+                                  "launch graph");
+    step.graph.run([&] { step.output = update_weights(); });
+    for (const auto& optimizer : optimizers_) {
+      if (replays) optimizer->count_replayed_step();
+    }
+    return step.output;
+  }
+
+  // In bitwise mode, and of a pipeline, the loss is the sum over all rows already.
+  bool is_loss_global() const {
+    return task_.summation == Summation::bitwise || models_.pipeline != nullptr;
+  }
+
+  std::size_t rows_of_loss(const data::Batch& batch) const {
+    return is_loss_global() ? batch.num_global_rows * task_.data->train.labels_per_row()
+                            : batch.labels.num_elements();
+  }
+
+  void take(const StepLoss& loss, std::size_t local) {
+    const RankModel& model = models_.ranks[local];
+    if (checks_) throw_failure(checks_->findings(), loss.sum);
+    require_finite(loss, model.rank, *model.inner,
+                   checks_ ? "the run cannot be judged" : "training stopped");
+    if (checks_) checks_->take_loss(local, loss);
+    if (observer_.on_loss && model.rank == 0) observer_.on_loss(loss.step, mean_of(loss));
+    if (loss.step != last_loss_.step) last_loss_ = {loss.step, 0, 0};
+    for (StepLoss* total : {&last_loss_, &epoch_loss_}) {
+      total->sum += loss.sum;
+      total->num_rows += loss.num_rows;
+    }
+    curve_.add({loss.step - task_.first_step(), loss.num_rows, loss.sum});
+  }
+
+  void drain_losses() {
+    for (LossLog& losses : losses_) losses.drain();
+  }
+
+  // loss: of the ranks that this thread drives.
+  double mean_over_ranks(const StepLoss& loss) {
+    if (is_loss_global()) return mean_of(loss);
+    const std::vector<double> sum_and_rows =
+        models_.sum_over_ranks({loss.sum, static_cast<double>(loss.num_rows)});
+    return sum_and_rows[0] / sum_and_rows[1];
+  }
+
+  // A message at the end of the run, which is no step's.
+  ThinnedLosses losses_over_ranks() {
+    const trace::UncountedScope after_the_steps({models_.first().rank});
+    const std::vector<double>& own = curve_.sums_and_rows();
+    return curve_.means(is_loss_global() ? own : models_.sum_over_ranks(own));
+  }
+
+  void tell_step(std::size_t epoch, double learning_rate, const Tensor& grad_norm,
+                 Clock::time_point start) {
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "log");
+    const trace::UncountedScope no_part_of_the_step({models_.first().rank});
+    drain_losses();
+    const LoggedStep line{step_, mean_over_ranks(last_loss_), learning_rate,
+                          is_first_ ? grad_norm.item() : 0};
+    if (is_first_ && has_line()) print_line(line);
+    if (log_) log_step(epoch, line, seconds_since(start));
+  }
+
+  void print_line(LoggedStep line) {
+    const auto steps = static_cast<double>(step_ + 1 - line_step_);
+    line.seconds = seconds_since(line_time_) / steps;
+    line.labels_per_second =
+        static_cast<double>(task_.rows_of_full_batch() * task_.data->train.labels_per_row()) /
+        line.seconds;
+    observer_.on_line(line);
+    line_time_ = Clock::now();
+    line_step_ = step_ + 1;
+  }
+
+  // The first line replaces the file that was there; each stays, whatever becomes of the run.
+  void log_step(std::size_t epoch, const LoggedStep& line, double seconds) {
+    const nlohmann::ordered_json json{
+        {"step", line.step},
+        {"epoch", epoch},
+        {"loss", line.loss},
+        {"lr", line.learning_rate},
+        {"grad_norm", line.grad_norm},
+        {"step_seconds", seconds},
+        {"samples_per_second", static_cast<double>(task_.rows_of_full_batch()) / seconds}};
+    log_->write(json.dump() + '\n');
+    log_->publish();
+  }
+
+  const TrainingTask& task_;
+  const LocalModels& models_;
+  const TrainingObserver& observer_;
+  const bool is_first_;  // of the ranks that this thread drives, one is rank 0
+  const bool has_log_;   // rank 0 writes one, and all ranks take part in the mean
+  std::vector<std::unique_ptr<optim::Optimizer>> optimizers_;  // these four by local rank
+  std::vector<std::unique_ptr<data::DataLoader>> loaders_;
+  std::vector<LossLog> losses_;
+  std::vector<data::Batch> batches_;  // of the last step
+  std::optional<CapturedSteps> captured_;
+  StepLoss last_loss_;   // of all ranks that this thread drives
+  StepLoss epoch_loss_;  // sum and rows of this epoch
+  LossCurve curve_;
+  double paused_seconds_ = 0;  // in this epoch
+  std::optional<RankChecks> checks_;
+  std::optional<AtomicFile> log_;
+  std::size_t step_ = 0;
+  bool is_stopped_ = false;
+  Clock::time_point line_time_;  // of the last line in this epoch, or its start
+  std::size_t line_step_ = 0;    // the first step since then
+  TrainingResult result_;
+};
+
+}  // namespace
+
+TrainingResult run_loop(const TrainingTask& task, const LocalModels& models,
+                        const TrainingObserver& observer) {
+  ThreadContext context = thread_context();
+  if (task.launching == TrainingTask::Launching::graph) context.issue = Issue::by_caller;
+  const ThreadContextScope scope(context);
+  return TrainingLoop(task, models, observer).run();
+}
+
+}  // namespace lockstep::tools

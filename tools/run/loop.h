@@ -1,0 +1,95 @@
+// The training loop of one thread: the same for one device, DataParallel, a rank of DDP, and all
+// ranks of DDP whose step is one graph.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/nn/state_dict.h"
+#include "engine/trace/breakdown.h"
+#include "tools/run/findings.h"
+#include "tools/run/losses.h"
+#include "tools/run/model.h"
+#include "tools/run/step_statistics.h"
+
+namespace lockstep::tools {
+
+class Stop;  // stop.h
+
+// One step's report.
+struct LoggedStep {
+  std::size_t step = 0;
+  double loss = 0;  // the mean over all ranks' rows
+  double learning_rate = 0;
+  double grad_norm = 0;          // before clipping
+  double seconds = 0;            // the mean over the steps since the line before
+  double labels_per_second = 0;  // of a text: tokens
+};
+
+struct TrainingObserver {
+  // After every epoch, on rank 0: epoch from 0, its seconds and mean loss.
+  std::function<void(std::size_t epoch, double seconds, double loss)> on_epoch;
+  // After every step, on rank 0, in time that counts: number of steps done.
+  std::function<void(std::size_t num_done)> on_step;
+  // Once for every step, in order, on rank 0, when its loss has arrived: the mean over rank 0's
+  // rows.
+  std::function<void(std::size_t step, double loss)> on_loss;
+  // On rank 0, after the steps 0, lines_every, ... and the last; 0: after none. The ranks agree.
+  std::function<void(const LoggedStep& line)> on_line;
+  std::size_t lines_every = 0;
+  std::string log_path;  // a JSON line per step; empty: none
+  // Compares the run with one device's while it goes on (tools/check/rank_checks.h); neither
+  // times nor breakdown include that.
+  Checks checks = Checks::off;
+  Stop* stop = nullptr;  // what may end the run early; nullptr: nothing does
+};
+
+// The machine that a result's times belong to, if it was acted out (slow_motion.h).
+struct ActedOut {
+  std::string topology;
+  std::string device;  // of which the topology has several
+  double factor = 1;   // how many times slower it was
+  // The median over steps of the share for which some device was late: the cores could not follow.
+  double put_off = 0;
+};
+
+// The result of a run. Times are wall times of rank 0, divided by the factor if it was acted out.
+struct TrainingResult {
+  // From the loop:
+  nn::StateDict weights;
+  std::size_t num_steps = 0;
+  int stopped_by = 0;                 // the signal that ended it early; 0: all steps are done
+  std::vector<double> epoch_seconds;  // of an interrupted run only whole epochs
+  std::optional<double> unfinished_epoch_seconds;  // of the steps after them
+  double final_loss = 0;  // mean over the last epoch's rows, as far as it came
+  ThinnedLosses losses;   // of every step, over all ranks' rows
+  // Fraction of the test rows, after each epoch; of an acted run after the last one alone. Empty
+  // where there are none.
+  std::vector<double> epoch_accuracy;
+  // For a text, instead of accuracy: the mean loss over the validation tokens.
+  std::vector<double> epoch_validation_loss;
+  std::optional<RunFindings> findings;  // where checks were asked for
+
+  // From the devices and the recording (ranks.h):
+  std::optional<trace::StepBreakdown> breakdown;    // of rank 0's median step
+  StepStatistics step_statistics;                   // over the steps of all ranks
+  std::vector<std::optional<double>> comm_overlap;  // per device; see step_statistics.h
+  std::optional<double> bubble;                     // of a pipeline; see pipeline.h
+  std::vector<double> busy_fraction;                // per device: share of the steps' time
+  std::vector<std::size_t> peak_bytes;              // per device
+  std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
+  std::optional<ActedOut> acted;
+
+  double test_accuracy() const { return epoch_accuracy.empty() ? 0 : epoch_accuracy.back(); }
+};
+
+// Trains the models in place, and returns the loop's part of the result; on rank 0 with a copy of
+// the weights. Only rank 0 logs and calls the observer.
+// Throws: Error{Numeric} naming step and rank when the loss is not finite, or the parameter that is
+// not at the end; what the engine throws.
+TrainingResult run_loop(const TrainingTask& task, const LocalModels& models,
+                        const TrainingObserver& observer);
+
+}  // namespace lockstep::tools

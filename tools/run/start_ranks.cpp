@@ -1,0 +1,29 @@
+#include "tools/run/start_ranks.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "engine/launch/launcher.h"
+#include "engine/launch/process.h"
+#include "engine/launch/rendezvous.h"
+
+namespace lockstep::tools {
+std::string this_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+int start_ranks(const std::vector<std::string>& arguments, int num_ranks) {
+  launch::LaunchOptions options;
+  options.command = {this_program()};
+  options.command.insert(options.command.end(), arguments.begin() + 1, arguments.end());
+  options.environment = launch::current_environment();
+  options.num_ranks = num_ranks;
+  options.token = launch::make_token();
+  options.lines = launch::Lines::plain;
+  const launch::PortReservation port(0, launch::PortReservation::Scope::loopback);
+  options.master_port = port.port();
+  std::fflush(nullptr);
+  return launch::launch_ranks(options);
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,15 @@
+# cmake -DOUTPUT=FILE -DFOLDER=tools/show -DCHART_JS=FILE -P embed.cmake: writes the page's files as a C++ source.
+set(source "#include \"tools/show/page_files.h\"\n\nnamespace lockstep::tools::page {\n\n")
+foreach(pair "kPageHtml=${FOLDER}/page.html" "kPageCss=${FOLDER}/page.css" "kPageJs=${FOLDER}/page.js"
+        "kChartJs=${CHART_JS}")
+  string(REGEX MATCH "^([A-Za-z]+)=(.*)$" matched "${pair}")
+  if(EXISTS "${CMAKE_MATCH_2}")
+    set(name ${CMAKE_MATCH_1})
+    file(READ "${CMAKE_MATCH_2}" text)
+    string(APPEND source "const std::string_view ${name} = R\"embedded(${text})embedded\";\n")
+  else()
+    string(APPEND source "const std::string_view ${CMAKE_MATCH_1};\n")
+  endif()
+endforeach()
+string(APPEND source "\n}  // namespace lockstep::tools::page\n")
+file(WRITE "${OUTPUT}" "${source}")

@@ -1,0 +1,457 @@
+#include "tools/whatif/predicted_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/core/text.h"
+#include "engine/trace/breakdown.h"
+#include "engine/trace/chrome_trace.h"
+#include "simulate/predict/all_reduce_cost.h"
+#include "simulate/predict/step.h"
+#include "simulate/predict/step_work.h"
+#include "tools/run/pipeline.h"
+#include "tools/run/trace_file.h"
+#include "tools/show/row_table.h"
+
+namespace lockstep::tools {
+
+namespace {
+
+using predict::Strategy;
+
+constexpr double kMebibyte = 1 << 20;
+constexpr double kMaxChange = 1e9;
+// With so many micro-batches a pipeline's devices are busy four fifths of the time: m / (m + n - 1)
+// (Huang et al., "GPipe", NeurIPS 2019).
+constexpr std::size_t kMicroBatchesPerDevice = 4;
+
+struct Assumption {
+  double device = 1;
+  double bandwidth = 1;
+  double launch = 1;
+  predict::Conditions conditions = {};
+  double guess = 1;  // factor of a net's step, if it is guessed
+};
+constexpr Assumption kExpected = {};
+constexpr Assumption kBetter = {1.1, 1.1, 0.5, {0.5, 0}, 0.5};
+constexpr Assumption kWorse = {0.9, 0.75, 2, {3, 2}, 2};
+
+constexpr std::size_t kNameWidth = 20;  // of mode and devices together
+
+// The cut that the engine makes (tools/run/pipeline.h).
+std::vector<std::size_t> parts_of(const PredictionTask& task, std::size_t num_parts) {
+  const PipelineLayers layers = pipeline_layers(task.run.step.layers);
+  std::vector<std::size_t> parts;
+  for (const std::size_t i : plan::balanced_parts(layers.costs, num_parts)) {
+    parts.push_back(layers.first[i]);
+  }
+  return parts;
+}
+
+predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& change,
+                                   Strategy strategy, std::size_t devices, std::size_t batch,
+                                   const Assumption& assumption) {
+  predict::Topology topology = task.topology;
+  const double faster = (change.bandwidth > 0 ? change.bandwidth : 1) * assumption.bandwidth;
+  for (predict::Link& link : topology.links) link.bytes_per_second *= faster;
+  topology.device.flops_per_second *= assumption.device;
+  topology.device.memory_bytes_per_second *= assumption.device;
+  topology.device.launch_seconds *= assumption.launch;
+  topology.host_bytes_per_second *= assumption.device;
+  topology.host_thread_bytes_per_second *= assumption.device;
+  predict::Network network(topology, assumption.conditions.comm_latency);
+  predict::StepOptions options;
+  options.strategy = strategy;
+  options.num_devices = devices;
+  options.own_plan = task.own_plan;
+  options.conditions = assumption.conditions;
+  const double bucket = change.bucket_mib > 0 ? change.bucket_mib : task.bucket_mib;
+  options.bucket_byte_limits = {
+      static_cast<std::size_t>(std::min(task.first_bucket_mib, bucket) * kMebibyte),
+      static_cast<std::size_t>(bucket * kMebibyte)};
+  options.schedule = task.schedule;
+  options.num_chunks = task.chunks;
+  options.num_micro_batches = plan::fitting_micro_batches(
+      task.schedule, devices, task.micro_batches.value_or(kMicroBatchesPerDevice * devices), batch);
+  if (strategy == Strategy::pipeline) options.parts = parts_of(task, devices * task.chunks);
+  const std::size_t shares =
+      predict::is_data_parallel(strategy) ? devices : options.num_micro_batches;
+  options.num_accumulated = std::min(task.accumulate, batch);  // one device, as without the change
+  const double rows =
+      static_cast<double>(batch) / static_cast<double>(shares * options.num_accumulated);
+  if (!task.net) {
+    return predict::predict_step(network, workload_on(task.run, topology.device, rows), options);
+  }
+  options.gradients = predict::StepOptions::Gradients::copied;  // PyTorch's default
+  Net net = *task.net;
+  if (!net.step_seconds) {
+    net.step_seconds = assumption.guess * guessed_step_seconds(net, topology.device);
+  }
+  return predict::predict_step(network, net_workload(net, topology.device, rows), options);
+}
+
+// Maps a lane of the simulation to a lane of a trace.
+trace::Lane lane_of(predict::WorkLane lane) {
+  if (lane == predict::WorkLane::compute) return trace::Lane::compute;
+  if (lane == predict::WorkLane::comm) return trace::Lane::comm;
+  return lane == predict::WorkLane::host ? trace::Lane::host : trace::Lane::copy;
+}
+
+std::int64_t nanoseconds(double seconds) {
+  return static_cast<std::int64_t>(std::llround(seconds * 1e9));
+}
+
+// "-12/+154 %": how far the step may lie from the prediction; "0 %" if it is given.
+std::string band_text(const PredictedRow& row) {
+  const auto percent = [&](double seconds) {
+    return std::lround(100 * std::abs(seconds / row.step.step_seconds - 1));
+  };
+  const long below = percent(std::min(row.lowest_step_seconds, row.step.step_seconds));
+  const long above = percent(std::max(row.highest_step_seconds, row.step.step_seconds));
+  return below == 0 && above == 0 ? "0 %" : fmt::format("-{}/+{} %", below, above);
+}
+
+}  // namespace
+
+std::vector<WhatIf> parse_what_if(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  const bool is_known = name == "bucket_mib" || name == "bandwidth" || name == "batch";
+  require(is_known && equals != std::string::npos, ErrorCode::Usage, "--what-if",
+          "expected bucket_mib=1,25,100 or bandwidth=2x or batch=64,256, found '{}'", shown(word));
+  std::vector<WhatIf> changes;
+  for (std::size_t begin = equals + 1; begin <= word.size();) {
+    const std::size_t end = std::min(word.find(',', begin), word.size());
+    std::string text = word.substr(begin, end - begin);
+    WhatIf change{name + "=" + text};
+    if (name == "bandwidth" && text.ends_with("x")) text.pop_back();
+    double value = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_good = error == std::errc() && stop == text.data() + text.size() && value > 0 &&
+                         value <= kMaxChange && (name != "batch" || value == std::floor(value));
+    require(is_good, ErrorCode::Usage, "--what-if", "'{}' is not a value of {}", shown(text), name);
+    if (name == "bucket_mib") change.bucket_mib = value;
+    if (name == "bandwidth") change.bandwidth = value;
+    if (name == "batch") change.batch = static_cast<std::size_t>(value);
+    changes.push_back(change);
+    begin = end + 1;
+  }
+  return changes;
+}
+
+std::size_t batch_of(const PredictionTask& task, const WhatIf& change, std::size_t devices) {
+  if (change.batch > 0) return change.batch;
+  return task.net ? task.net->batch_per_gpu * devices : task.run.step.batch;
+}
+
+void require_possible(const PredictionTask& task, const std::vector<WhatIf>& changes) {
+  const predict::Topology& topology = task.topology;
+  double weight_bytes = task.net ? task.net->gradient_bytes() : 0;
+  for (const FileLayer& layer : task.run.step.layers) {
+    weight_bytes += static_cast<double>(layer.parameter_bytes);
+  }
+  require(2 * weight_bytes <= topology.device.memory_bytes, ErrorCode::Usage, "--topology",
+          "weights and gradients take {:.3g} GB of each device; '{}' ({}) has {:g} GB of memory",
+          2 * weight_bytes / 1e9, topology.name, topology.device.name,
+          topology.device.memory_bytes / 1e9);
+  const bool has_batches =
+      std::ranges::any_of(changes, [](const WhatIf& change) { return change.batch > 0; });
+  for (const std::size_t devices : task.devices) {
+    for (const Strategy strategy : task.strategies) {
+      const bool accumulates = strategy != Strategy::data_parallel && strategy != Strategy::zero2 &&
+                               strategy != Strategy::zero3 && strategy != Strategy::pipeline;
+      require(task.accumulate == 1 || accumulates, ErrorCode::Usage, "--accumulate",
+              "{} communicates in every pass; use ddp", predict::to_string(strategy));
+      require(!predict::is_of_one_process(strategy) || devices <= topology.gpus_per_host(),
+              ErrorCode::Usage, "--strategy",
+              "{} is one process, whose devices are all in one host: '{}' has {} a host, {} were "
+              "asked for; use ddp",
+              predict::to_string(strategy), topology.name, topology.gpus_per_host(), devices);
+    }
+    const bool has_pipeline =
+        std::ranges::find(task.strategies, Strategy::pipeline) != task.strategies.end();
+    require(!has_pipeline || !task.net, ErrorCode::Usage, "--strategy",
+            "a pipeline needs the net's layers: use --workload");
+    if (has_pipeline) {
+      predict::require_layer_for_each(devices * task.chunks,
+                                      pipeline_layers(task.run.step.layers).costs.size());
+    }
+    for (const WhatIf& change : changes) {
+      if (has_batches && change.batch == 0) continue;
+      const std::size_t batch = batch_of(task, change, devices);
+      const std::size_t needed = devices * task.accumulate;
+      require(batch >= needed, ErrorCode::Usage, "--devices",
+              "{} rows a step are too few for {} devices{}; --what-if batch={} gives each one",
+              batch, devices,
+              task.accumulate == 1 ? "" : fmt::format(" of {} micro-batches", task.accumulate),
+              needed);
+    }
+  }
+}
+
+std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change) {
+  std::vector<PredictedRow> rows;
+  const auto step = [&](Strategy strategy, std::size_t devices, const Assumption& assumption) {
+    return predict_one(task, change, strategy, devices, batch_of(task, change, devices),
+                       assumption);
+  };
+  // Samples per second, relative to one device under the same assumption.
+  const auto speedup = [&](std::size_t devices, double seconds, double single_seconds) {
+    const auto batch = static_cast<double>(batch_of(task, change, devices));
+    const auto single_batch = static_cast<double>(batch_of(task, change));
+    return batch / single_batch * single_seconds / seconds;
+  };
+  const auto assumed_speedup = [&](const PredictedRow& row, const Assumption& assumption) {
+    return speedup(row.devices, step(row.strategy, row.devices, assumption).step_seconds,
+                   step(Strategy::single, 1, assumption).step_seconds);
+  };
+  const auto add = [&](Strategy strategy, std::size_t devices) {
+    PredictedRow row;
+    row.strategy = strategy;
+    row.devices = devices;
+    row.batch = batch_of(task, change, devices);
+    row.what_if = change.text;
+    row.step = step(strategy, devices, kExpected);
+    row.lowest_step_seconds = step(strategy, devices, kBetter).step_seconds;
+    row.highest_step_seconds = step(strategy, devices, kWorse).step_seconds;
+    const auto num_steps =
+        static_cast<double>((task.run.rows_per_epoch + row.batch - 1) / row.batch);
+    row.epoch_seconds = num_steps * row.step.step_seconds;
+    if (!rows.empty()) {
+      row.speedup = speedup(devices, row.step.step_seconds, rows[0].step.step_seconds);
+    }
+    if (task.net) {
+      Assumption low = kWorse;
+      Assumption high = kBetter;
+      std::swap(low.guess, high.guess);
+      row.speedup_band = {assumed_speedup(row, low), assumed_speedup(row, high)};
+    }
+    rows.push_back(std::move(row));
+  };
+  add(Strategy::single, 1);
+  for (const Strategy strategy : task.strategies) {
+    if (strategy == Strategy::single) continue;
+    for (const std::size_t devices : task.devices) {
+      const bool has_rows = devices * task.accumulate <= batch_of(task, change, devices);
+      if (devices > 1 && has_rows) add(strategy, devices);
+    }
+  }
+  return rows;
+}
+
+std::string predicted_header(const PredictionTask& task) {
+  return fmt::format("{:<12}{:>8}{:>8}{:>8}{:>9}{:>8}{:>6}{:>10}{:>11}", "mode", "devices",
+                     task.net ? "per s" : "epoch", "step", "speed-up", "effic.", "busy",
+                     "comm/step", "band");
+}
+
+namespace {
+
+// Samples per second, in at most seven characters.
+std::string samples_text(double per_second) {
+  if (per_second < 1e4) return fmt::format("{:.4g}", per_second);
+  return per_second < 1e7 ? fmt::format("{:.0f}", per_second) : fmt::format("{:.1e}", per_second);
+}
+
+}  // namespace
+
+std::string predicted_line(const PredictedRow& row) {
+  const double step = row.step.step_seconds;
+  const std::string pace = row.speedup_band ? samples_text(static_cast<double>(row.batch) / step)
+                                            : trace::format_seconds(row.epoch_seconds);
+  const std::string count = std::to_string(row.devices);
+  // A mode with a long name gets a line of its own.
+  std::string name(predict::to_string(row.strategy));
+  const bool is_long = name.size() + count.size() >= kNameWidth;
+  name += is_long ? "\n" + std::string(kNameWidth - count.size(), ' ')
+                  : std::string(kNameWidth - name.size() - count.size(), ' ');
+  return fmt::format(
+      "{}{}{:>8}{:>8}{:>9}{:>6.0f} %{:>6}{:>10}{:>11}", name, count, pace,
+      trace::format_seconds(step), format_factor(row.speedup),
+      100 * row.speedup / static_cast<double>(row.devices),
+      fmt::format("{:.0f} %", 100 * row.step.busy_fraction),
+      format_bytes(static_cast<std::size_t>(std::llround(row.step.comm_bytes_per_device))),
+      band_text(row));
+}
+
+std::string consumer_cards_note(const predict::Topology& topology) {
+  if (!topology.has_consumer_cards_on_pcie()) return "";
+  return fmt::format(
+      "not verified: without NVLink, several {} share the way through the host, and a "
+      "prediction's band has not been checked on such machines (docs/prediction.md)",
+      topology.device.name);
+}
+
+nlohmann::ordered_json row_json(const PredictedRow& row, const predict::Topology& topology) {
+  const double step = row.step.step_seconds;
+  nlohmann::ordered_json json{
+      {"mode", predict::to_string(row.strategy)},
+      {"devices", row.devices},
+      {"physical_devices", row.devices},
+      {"virtual", false},
+      {"batch", row.batch},
+      {"kind", "predicted"},
+      {"topology", topology.name},
+      {"epoch_seconds", {row.epoch_seconds}},
+      {"median_epoch_seconds", row.epoch_seconds},
+      {"step_seconds", step},
+      {"step_seconds_band", {row.lowest_step_seconds, row.highest_step_seconds}},
+      {"samples_per_second", static_cast<double>(row.batch) / step},
+      {"speedup", row.speedup},
+      {"ideal_speedup", row.devices},
+      {"efficiency", row.speedup / static_cast<double>(row.devices)},
+      {"busy_fraction", std::vector<double>(row.devices, row.step.busy_fraction)}};
+  for (const auto& [name, part] : trace::kBreakdownParts) {
+    json["breakdown_seconds"][name] = row.step.breakdown.*part;
+  }
+  if (topology.has_consumer_cards_on_pcie()) json["band_verified"] = false;
+  if (row.speedup_band) json["speedup_band"] = *row.speedup_band;
+  json["overlapped_comm_seconds"] = row.step.breakdown.overlapped_comm;
+  json["comm_bytes_per_device_per_step"] = row.step.comm_bytes_per_device;
+  if (!row.what_if.empty()) json["what_if"] = row.what_if;
+  return json;
+}
+
+void save_predicted_trace(const std::string& path, const PredictedRow& row) {
+  trace::Recording recording;
+  trace::ChromeTraceOptions options;
+  for (std::size_t device = 0; device < std::min(row.devices, kMostPredictedDevices); ++device) {
+    const int rank = static_cast<int>(device);
+    options.process_names[rank] = fmt::format("device {}, predicted", device);
+    trace::Span step;
+    step.name = kPredictedStep;
+    step.end_ns = nanoseconds(row.step.step_seconds);
+    step.rank = rank;
+    step.lane = trace::Lane::host;
+    step.category = trace::Category::step;
+    step.sequence = 0;
+    recording.spans.push_back(step);
+    for (std::size_t i = 0; i < row.step.work.size(); ++i) {
+      const predict::Work& work = row.step.work[i];
+      if (work.device != predict::kEveryDevice && work.device != device) continue;
+      trace::Span span;
+      span.name = work.name;
+      span.begin_ns = nanoseconds(row.step.times[i].begin);
+      span.end_ns = nanoseconds(row.step.times[i].end);
+      span.num_bytes = work.num_bytes;
+      span.rank = rank;
+      span.lane = lane_of(work.lane);
+      span.category = work.category;
+      recording.spans.push_back(span);
+    }
+  }
+  std::ranges::stable_sort(recording.spans, {}, &trace::Span::begin_ns);
+  trace::save_chrome_trace(path, recording, options);
+}
+
+namespace {
+
+constexpr std::size_t kArraysPerDevice = 32;
+
+nlohmann::ordered_json predict_row(predict::Network& network, std::size_t bytes,
+                                   std::size_t devices) {
+  const auto size = static_cast<double>(bytes);
+  nlohmann::ordered_json row{{"devices", devices}, {"bytes", bytes}};
+  predict::NcclGroup group = predict::nccl_group(network, devices);
+  row["nvls_seconds"] = nullptr;
+  if (group.nvls_bytes_per_second > 0) {
+    row["nvls_seconds"] =
+        predict::nccl_all_reduce_seconds(group, size, predict::NcclAlgorithm::nvls);
+  }
+  group.nvls_bytes_per_second = 0;
+  row["ring_seconds"] = predict::nccl_all_reduce_seconds(group, size);
+  const std::vector<std::size_t> arrays(kArraysPerDevice * devices,
+                                        bytes / (kArraysPerDevice * devices));
+  const predict::Exchange exchange = predict::reduce_on_devices(network, devices, arrays);
+  row["on_devices_seconds"] = exchange.reduce_seconds + exchange.broadcast_seconds;
+  // Some arrays are copied while others are summed, so the longer of the two counts.
+  row["through_cpu_seconds"] = std::max(
+      predict::host_seconds(network, devices, size, predict::HostWay::up),
+      predict::host_sum_seconds(network.topology().host_thread_bytes_per_second, devices, size));
+  predict::Traffic copy(network);
+  copy.add(network.gpu(0), devices > 1 ? network.gpu(1) : network.cpu_of(0), 1);
+  row["copy_gb_per_s"] = 1e-9 / copy.wire_seconds();
+  return row;
+}
+
+}  // namespace
+
+nlohmann::ordered_json predict_all_reduces(const predict::Topology& topology, std::size_t bytes,
+                                           const std::vector<std::size_t>& devices) {
+  predict::Network network(topology);
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const std::size_t count : devices) rows.push_back(predict_row(network, bytes, count));
+  return rows;
+}
+
+std::string all_reduce_table(const nlohmann::ordered_json& rows) {
+  std::string text = fmt::format("{:>7}{:>12}{:>12}{:>12}{:>13}{:>15}\n", "devices", "NCCL ring",
+                                 "NCCL NVLS", "on devices", "through CPU", "copy");
+  const auto seconds = [](const nlohmann::ordered_json& value) {
+    return value.is_null() ? "-" : trace::format_seconds(value);
+  };
+  for (const nlohmann::ordered_json& row : rows) {
+    text += fmt::format("{:>7}{:>12}{:>12}{:>12}{:>13}{:>10.1f} GB/s\n", row["devices"].dump(),
+                        seconds(row["ring_seconds"]), seconds(row["nvls_seconds"]),
+                        seconds(row["on_devices_seconds"]), seconds(row["through_cpu_seconds"]),
+                        row["copy_gb_per_s"].get<double>());
+  }
+  return text;
+}
+
+namespace {
+
+std::string times(double speedup) {
+  return fmt::format("{:.{}f}x", speedup, speedup < 1 ? 2 : 1);
+}
+
+double compute_seconds(const trace::StepBreakdown& step) {
+  return step.forward + step.backward + step.optimizer + step.host;
+}
+
+std::string limit(const PredictedRow& single, const PredictedRow& row) {
+  const trace::StepBreakdown& step = row.step.breakdown;
+  const double slower = compute_seconds(step) - compute_seconds(single.step.breakdown);
+  const std::vector<std::pair<double, std::string>> losses = {
+      {step.exposed_comm + step.copy, "exposed communication"},
+      {step.wait, fmt::format("waiting for the slowest of {} GPUs", row.devices)},
+      {slower,
+       "work that one GPU alone does not have: gradients copied into buckets and back, "
+       "computation slowed by communication"}};
+  const auto& [seconds, name] =
+      *std::ranges::max_element(losses, {}, [](const auto& loss) { return loss.first; });
+  return fmt::format("{} ({} of the {} step on {} GPUs)", name, trace::format_seconds(seconds),
+                     trace::format_seconds(row.step.step_seconds), row.devices);
+}
+
+}  // namespace
+
+std::string speedup_sentence(std::span<const PredictedRow> rows) {
+  const PredictedRow& single = rows.front();
+  const std::size_t batch = single.batch;
+  if (rows.size() == 1) {
+    return fmt::format("1 GPU: {} samples a second with {} samples a step",
+                       samples_text(static_cast<double>(batch) / single.step.step_seconds), batch);
+  }
+  std::string text;
+  for (const PredictedRow& row : rows.subspan(1)) {
+    const auto [low, high] = row.speedup_band.value();
+    text += fmt::format("{}{} GPUs: {} (band {} to {})", text.empty() ? "" : ", ", row.devices,
+                        times(row.speedup), times(low), times(high));
+  }
+  const PredictedRow& largest = *std::ranges::max_element(rows, {}, &PredictedRow::devices);
+  return fmt::format(
+      "{} the samples per second of one GPU, with {} samples a step on each (weak scaling); "
+      "limited "
+      "by {}",
+      text, batch, limit(single, largest));
+}
+
+}  // namespace lockstep::tools
