@@ -3,10 +3,12 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -164,7 +166,15 @@ void count_local_ranks(comm::Store& store, RankEnvironment& rank) {
 }  // namespace
 
 std::string make_token() {
-  return comm::make_token();
+  std::array<unsigned char, 32> random;
+  // The system gives up to 256 bytes at once.
+  const ssize_t found = getrandom(random.data(), random.size(), 0);
+  const int number = errno;
+  require(found == static_cast<ssize_t>(random.size()), ErrorCode::Io, "token",
+          "the system gives no random bytes: {}", std::strerror(number));
+  std::string text;
+  for (const unsigned char byte : random) text += fmt::format("{:02x}", byte);
+  return text;
 }
 
 std::optional<std::string> find_token(const Environment& environment) {

@@ -32,7 +32,7 @@ namespace lockstep::launch {
 // Throws Error{Usage} if the token is shorter than 16 bytes or longer than 256.
 std::optional<std::string> find_token(const Environment& environment);
 
-// A new token: 64 random hexadecimal digits.
+// A new token: 64 random hexadecimal digits. Throws Error{Io} if the system has no randomness.
 std::string make_token();
 
 // A setting that all ranks of a job must share: {"lr", "0.1"}.

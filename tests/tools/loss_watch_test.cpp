@@ -1,4 +1,4 @@
-#include "tools/commands/train_report.h"
+#include "tools/run/losses.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

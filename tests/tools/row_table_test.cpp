@@ -1,5 +1,6 @@
 // The table for people: what its columns say, and that it fits a terminal.
 #include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -139,7 +139,7 @@ TEST(RankChecks, NameTheBufferThatARankDidNotGet) {
     models.num_ranks = 3;
     models.communicator = &communicator;
     models.ranks.push_back({rank, module, module, {Device{}}});
-    RankChecks::Optimizers optimizers;
+    Optimizers optimizers;
     optimizers.push_back(make_optimizer(task, models.first()));
     RankChecks checks(task, models, optimizers);
     checks.before_step(0);

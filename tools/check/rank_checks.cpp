@@ -172,15 +172,16 @@ class RankChecks::Window {
   double timeout_seconds_ = 0;
 };
 
-std::optional<Finding> RankChecks::wrong_resumption(const TrainingTask& task,
-                                                    const LocalModels& models,
-                                                    const Optimizers& optimizers,
-                                                    const std::vector<data::Batch>& batches) {
-  RankChecks checks(task, models, optimizers);
-  for (std::size_t i = 0; i < checks.locals_.size(); ++i) {
-    if (checks.is_exact_) checks.look_at_rows(i, task.first_step(), batches[i]);
-    checks.look_at_schedule(i, task.first_step());
-    const std::vector<Finding>& findings = checks.locals_[i].report.findings;
+std::unique_ptr<StepChecks> make_step_checks(const TrainingTask& task, const LocalModels& models,
+                                             const Optimizers& optimizers) {
+  return std::make_unique<RankChecks>(task, models, optimizers);
+}
+
+std::optional<Finding> RankChecks::wrong_resumption(const std::vector<data::Batch>& batches) {
+  for (std::size_t i = 0; i < locals_.size(); ++i) {
+    if (is_exact_) look_at_rows(i, task_.first_step(), batches[i]);
+    look_at_schedule(i, task_.first_step());
+    const std::vector<Finding>& findings = locals_[i].report.findings;
     if (!findings.empty()) return findings.front();
   }
   return std::nullopt;

@@ -55,43 +55,28 @@
 #include "engine/data/data_loader.h"
 #include "tools/check/gradient_parts.h"
 #include "tools/check/reference_step.h"
-#include "tools/commands/train_report.h"
-#include "tools/run/findings.h"
 #include "tools/run/losses.h"
 #include "tools/run/model.h"
+#include "tools/run/step_checks.h"
 
 namespace lockstep::tools {
 
-class RankChecks {
+class RankChecks final : public StepChecks {
  public:
-  using Optimizers = std::vector<std::unique_ptr<optim::Optimizer>>;  // by local rank
-
   // REQUIRES: all of these outlive the checks.
   RankChecks(const TrainingTask& task, const LocalModels& models, const Optimizers& optimizers);
 
-  // True if the step is judged as a whole; take_loss() must then come before after_step().
-  bool is_due(std::size_t step) const { return due_.contains(step); }
-  // True if tensors are read before or after this step, for which the devices must be idle.
-  bool is_read(std::size_t step) const {
+  bool is_due(std::size_t step) const override { return due_.contains(step); }
+  bool is_read(std::size_t step) const override {
     return is_cheap_ || is_due(step) || (step > 0 && is_due(step - 1));
   }
-
-  void before_step(std::size_t step);
-  void after_clearing(std::size_t step);
-  void take_loss(std::size_t local, const StepLoss& loss);
-  // batches: by local rank.
-  void after_step(std::size_t step, const std::vector<data::Batch>& batches);
-  // Checks the run's mean loss of an epoch whose last step this was.
-  void after_epoch(std::size_t last_step, double mean_loss);
-
-  const RunFindings& findings() const { return findings_; }
-
-  // After the first step of a resumed run: what shows that it goes on elsewhere than where the
-  // checkpoint was made. Looks at this thread's ranks: rows, learning rate and number of steps.
-  static std::optional<Finding> wrong_resumption(const TrainingTask& task,
-                                                 const LocalModels& models,
-                                                 const Optimizers& optimizers,
-                                                 const std::vector<data::Batch>& batches);
+  void before_step(std::size_t step) override;
+  void after_clearing(std::size_t step) override;
+  void take_loss(std::size_t local, const StepLoss& loss) override;
+  void after_step(std::size_t step, const std::vector<data::Batch>& batches) override;
+  void after_epoch(std::size_t last_step, double mean_loss) override;
+  const RunFindings& findings() const override { return findings_; }
+  std::optional<Finding> wrong_resumption(const std::vector<data::Batch>& batches) override;
 
  private:
   class Window;

@@ -7,7 +7,7 @@
 
 #include "kernels/matmul_precision.h"
 #include "tools/check/reference_step.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

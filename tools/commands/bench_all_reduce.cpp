@@ -31,8 +31,9 @@
 #include "tools/run/interruption.h"
 #include "tools/run/placement.h"
 #include "tools/run/rank_job.h"
+#include "tools/run/settings.h"
 #include "tools/run/start_ranks.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 #include "tools/text/status_line.h"
 
 namespace lockstep::tools {

@@ -25,12 +25,14 @@
 #include "tools/record/run_file.h"
 #include "tools/run/interruption.h"
 #include "tools/run/placement.h"
+#include "tools/run/settings.h"
 #include "tools/run/slow_motion.h"
 #include "tools/run/step_statistics.h"
 #include "tools/run/trace_file.h"
 #include "tools/run/workload.h"
 #include "tools/show/explain.h"
 #include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

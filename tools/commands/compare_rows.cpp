@@ -12,7 +12,7 @@
 #include "tools/run/pipeline.h"
 #include "tools/run/placement.h"
 #include "tools/run/slow_motion.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

@@ -16,7 +16,7 @@
 #include "tools/flags/output_path.h"
 #include "tools/record/host_info.h"
 #include "tools/record/run_file.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

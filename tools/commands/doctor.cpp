@@ -18,7 +18,7 @@
 #include "tools/record/run_file.h"
 #include "tools/run/processes.h"
 #include "tools/run/start_ranks.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

@@ -15,7 +15,7 @@
 #include "tools/commands/commands.h"
 #include "tools/flags/command_line.h"
 #include "tools/record/host_info.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "engine/core/text.h"
 #include "tools/commands/commands.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

@@ -21,7 +21,7 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/course.h"
 #include "tools/flags/command_line.h"
-#include "tools/run/start_ranks.h"
+#include "tools/run/processes.h"
 
 namespace lockstep::tools {
 namespace {

@@ -23,8 +23,8 @@
 #include "tools/run/placement.h"
 #include "tools/run/processes.h"
 #include "tools/run/ranks.h"
-#include "tools/run/start_ranks.h"
 #include "tools/show/row_table.h"
+#include "tools/text/format.h"
 #include "tools/text/status_line.h"
 
 namespace lockstep::tools {

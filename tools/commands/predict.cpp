@@ -20,7 +20,7 @@
 #include "tools/record/host_info.h"
 #include "tools/record/run_file.h"
 #include "tools/run/workload.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 #include "tools/whatif/predicted_rows.h"
 
 namespace lockstep::tools {

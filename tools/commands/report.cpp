@@ -11,7 +11,7 @@
 #include "tools/flags/output_path.h"
 #include "tools/record/run_reader.h"
 #include "tools/show/page.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

@@ -21,9 +21,10 @@
 #include "tools/run/pipeline.h"
 #include "tools/run/placement.h"
 #include "tools/run/ranks.h"
+#include "tools/run/settings.h"
 #include "tools/run/slow_motion.h"
 #include "tools/run/start_ranks.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 #include "tools/text/status_line.h"
 
 namespace lockstep::tools {

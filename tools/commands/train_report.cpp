@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -17,12 +16,11 @@
 #include "tools/run/weights_file.h"
 #include "tools/run/workload.h"
 #include "tools/show/row_table.h"
+#include "tools/text/format.h"
 #include "tools/text/status_line.h"
 
 namespace lockstep::tools {
 namespace {
-
-constexpr double kExplosion = 10;
 
 // In build-nanogpt's words; empty where all parameters decay.
 std::string describe_decay_groups(const TrainingTask& task) {
@@ -153,19 +151,6 @@ int end_training(const TrainingFlags& flags, const TrainingTask& task,
   }
   return say_interrupted(signal, fmt::format("{} of {} steps", result.num_steps, task.num_steps),
                          fmt::format("{}", fmt::join(written, ", ")));
-}
-
-LossWatch::LossWatch(std::size_t num_classes)
-    : guessing_loss_(std::log(static_cast<double>(std::max<std::size_t>(2, num_classes)))) {}
-
-std::optional<std::string> LossWatch::see(std::size_t step, double loss) {
-  if (step == 0) first_loss_ = loss;
-  const bool has_exploded = loss > kExplosion * std::max(first_loss_, guessing_loss_);
-  if (has_warned_ || !has_exploded) return {};
-  has_warned_ = true;
-  return fmt::format(
-      "the loss exploded: {:.4g} at step 0, {:.4g} at step {}; use a smaller --lr, or --clip-norm",
-      first_loss_, loss, step);
 }
 
 std::function<void(std::size_t, double)> warn_of_explosion(std::size_t num_classes) {

@@ -15,7 +15,7 @@
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/devices/nvidia_smi.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

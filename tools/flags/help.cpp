@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

@@ -1,5 +1,7 @@
 #include "tools/flags/numbers.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -75,6 +77,20 @@ std::size_t mib_to_bytes(std::string_view flag, double mib) {
   require(std::isfinite(mib) && mib > 0 && mib <= 1e6, ErrorCode::Usage, flag,
           "must be a positive number of MiB, found {}", mib);
   return std::max<std::size_t>(1, static_cast<std::size_t>(mib * (1 << 20)));
+}
+
+std::uint64_t machine_memory_bytes() {
+  struct sysinfo memory {};
+  sysinfo(&memory);
+  return static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
+}
+
+void require_memory(std::string_view flag, double num_bytes) {
+  constexpr double kGib = std::size_t{1} << 30;
+  const auto available = static_cast<double>(machine_memory_bytes());
+  require(num_bytes <= available, ErrorCode::Usage, flag,
+          "asks for {:.1f} GiB of memory, and this machine has {:.1f}; use a smaller one",
+          num_bytes / kGib, available / kGib);
 }
 
 }  // namespace lockstep::tools

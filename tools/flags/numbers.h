@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -21,5 +22,11 @@ double require_positive(std::string_view flag, double value);
 
 // The bytes of so many MiB: above 0, at most a million; one byte at least.
 std::size_t mib_to_bytes(std::string_view flag, double mib);
+
+std::uint64_t machine_memory_bytes();
+
+// Throws Error{Usage} that names the flag if it asks for more bytes than the machine has memory.
+// The number is a double because it may not fit into an integer.
+void require_memory(std::string_view flag, double num_bytes);
 
 }  // namespace lockstep::tools

@@ -3,43 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
 
-#include "datasets/dataset.h"
 #include "engine/core/error.h"
 #include "tools/flags/command_line.h"
 #include "tools/flags/numbers.h"
-#include "tools/run/placement.h"
 
 namespace lockstep::tools {
 namespace {
 
 using F = TrainingFlags;
-using Value = nlohmann::json;  // as in the run file
 constexpr auto kTrain = FlagRules::Commands::train;
 constexpr auto kEachItsOwn = FlagRules::Ranks::each_its_own;
-
-Value device(const F& flags, const TrainingTask&) {
-  return lockstep::to_string(resolve_device_type(flags));
-}
-
-Value transport(const F& flags, const TrainingTask&) {
-  return flags.transport == "auto" && flags.ranks == "threads" ? "thread" : flags.transport;
-}
-
-// `train` takes only one, so the first is the one.
-Value per_device_batch(const F& flags, const TrainingTask&) {
-  if (flags.per_device_batch.empty()) return {};
-  return parse_list("--per-device-batch", flags.per_device_batch).front();
-}
-
-Value momentum(const F&, const TrainingTask& task) {
-  const bool is_sgd = task.optimizer.kind == OptimizerKind::sgd;
-  return is_sgd ? Value(task.optimizer.momentum) : Value();
-}
 
 TrainingFlag flag(const char* name, FlagMember member, const char* help, FlagRules rules = {}) {
   return {name, member, help, std::move(rules)};
@@ -47,7 +23,7 @@ TrainingFlag flag(const char* name, FlagMember member, const char* help, FlagRul
 
 const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--device", &F::device, "where to compute; auto is the GPUs, or the CPU if there are none",
-         {.one_of = {"auto", "cpu", "cuda"}, .resolve = device}),
+         {.one_of = {"auto", "cpu", "cuda"}}),
     flag("--parallel", &F::parallel,
          "how several devices train: dp as PyTorch's DataParallel, ddp as its "
          "DistributedDataParallel, pipeline with a part of the model on each",
@@ -99,7 +75,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--transport", &F::transport,
          "with --comm own: what carries the messages; thread is between threads, shm and tcp are "
          "between processes",
-         {.one_of = {"auto", "thread", "shm", "tcp"}, .resolve = transport}),
+         {.one_of = {"auto", "thread", "shm", "tcp"}}),
     flag("--link", &F::link,
          "simulate a link between ranks, as in 50us,1GB/s: messages of --comm own take as long as "
          "they would over it",
@@ -115,18 +91,14 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.needs = "--act-as", .recorded_as = ""}),
     flag("--comm-timeout", &F::comm_timeout, "seconds to wait for other ranks",
          {.ranks = kEachItsOwn}),
-    flag("--batch", &F::batch, "rows of a step, over all devices (default: 64)",
-         {.resolve = [](auto&, auto& task) { return Value(task.batch); }}),
+    flag("--batch", &F::batch, "rows of a step, over all devices (default: 64)"),
     flag("--per-device-batch", &F::per_device_batch,
          "instead of --batch: rows of a step on each device; compare takes several, as in 32,64",
-         {.value = "N", .excludes = "--batch", .ranks = kEachItsOwn, .resolve = per_device_batch}),
+         {.value = "N", .excludes = "--batch", .ranks = kEachItsOwn}),
     flag("--accumulate", &F::accumulate,
          "cut each device's rows into so many micro-batches, and add up their gradients"),
-    flag("--epochs", &F::epochs, "passes over the data (default: 1)",
-         {.resolve = [](auto&, auto& task) { return Value(task.num_epochs()); }}),
-    flag("--steps", &F::steps, "instead of --epochs: training steps",
-         {.excludes = "--epochs",
-          .resolve = [](auto&, auto& task) { return Value(task.num_steps); }}),
+    flag("--epochs", &F::epochs, "passes over the data (default: 1)"),
+    flag("--steps", &F::steps, "instead of --epochs: training steps", {.excludes = "--epochs"}),
     flag("--dataset", &F::dataset,
          "images: digits, mnist, fashion-mnist, cifar10; texts: embedded-text, tinyshakespeare, "
          "text:FILE (characters), tokens:FILE.bin (GPT-2's); or synthetic:ROWSxFEATURESxCLASSES",
@@ -142,17 +114,15 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          "cnn:32c3-p2-64c3-p2-128-10; for texts gpt:LAYERS-HEADS-CHANNELS-CONTEXT, gpt2, "
          "gpt2-medium (default: mlp:FEATURES-256-CLASSES of the data set; for texts "
          "gpt:4-4-128-64)",
-         {.value = "MODEL", .resolve = [](auto&, auto& task) { return Value(task.model); }}),
+         {.value = "MODEL"}),
     flag("--dtype", &F::dtype, "the type of weights, gradients and activations",
          {.one_of = {"float32", "float64"}}),
     flag("--optimizer", &F::optimizer, "the rule that updates the weights",
          {.one_of = {"sgd", "adamw"}}),
-    flag("--lr", &F::learning_rate, "learning rate (default: 0.1 for sgd, 0.001 for adamw)",
-         {.resolve = [](auto&, auto& task) { return Value(task.optimizer.learning_rate); }}),
-    flag("--momentum", &F::momentum, "momentum of sgd (default: 0.9)", {.resolve = momentum}),
+    flag("--lr", &F::learning_rate, "learning rate (default: 0.1 for sgd, 0.001 for adamw)"),
+    flag("--momentum", &F::momentum, "momentum of sgd (default: 0.9)"),
     flag("--nesterov", &F::nesterov, "use Nesterov's momentum"),
-    flag("--weight-decay", &F::weight_decay, "weight decay (default: 0 for sgd, 0.01 for adamw)",
-         {.resolve = [](auto&, auto& task) { return Value(task.optimizer.weight_decay); }}),
+    flag("--weight-decay", &F::weight_decay, "weight decay (default: 0 for sgd, 0.01 for adamw)"),
     flag(
         "--schedule", &F::schedule,
         "the learning rate over time: constant; times GAMMA (0.1) after every SIZE steps; or along "
@@ -162,8 +132,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--clip-norm", &F::clip_norm, "scale gradients down to this norm if theirs is larger"),
     flag("--seed", &F::seed, "seed of weights, row order and dropout"),
     flag("--no-shuffle", &F::no_shuffle, "keep the rows in the file's order",
-         {.recorded_as = "shuffle",
-          .resolve = [](auto& flags, auto&) { return Value(!flags.no_shuffle); }}),
+         {.recorded_as = "shuffle"}),
     flag("--augment", &F::augment,
          "change training images at random: shift them by up to 4 pixels, mirror them, or both",
          {.one_of = {"crop", "flip", "crop,flip"}}),
@@ -317,57 +286,6 @@ std::vector<std::string> words_of(const TrainingFlags& flags) {
     std::visit(add_word, flag.member);
   }
   return words;
-}
-
-void require_effects(const TrainingFlags& flags, const std::vector<Mode>& modes,
-                     DeviceType device) {
-  const auto refuse = [&](bool is_idle, std::initializer_list<std::string_view> names,
-                          std::string_view reason) {
-    for (const std::string_view name : names) {
-      require(!is_idle || std::ranges::count(flags.said, name) == 0, ErrorCode::Usage, name,
-              "has no effect here: it {}", reason);
-    }
-  };
-  const bool has_ddp = std::ranges::count(modes, Mode::ddp) > 0;
-  const bool has_shards =
-      std::ranges::any_of(modes, [](Mode mode) { return shard_depth(mode).has_value(); });
-  refuse(std::ranges::count(modes, Mode::pipeline) == 0,
-         {"--stages", "--micro-batches", "--pipeline-schedule", "--chunks"},
-         "is for a pipeline, and there is none here; leave it out, or use one (train: --parallel "
-         "pipeline, compare: --modes pipeline)");
-  refuse(flags.pipeline_schedule != "interleaved", {"--chunks"},
-         "is for --pipeline-schedule interleaved; leave it out");
-  refuse(!has_ddp && !has_shards, {"--shard"},
-         "is for the ranks of ddp, and there are none here; leave it out, or use --parallel ddp");
-  refuse(std::ranges::none_of(modes, has_ranks),
-         {"--ranks", "--comm", "--nccl-share-gpu", "--transport", "--link", "--comm-timeout"},
-         "is for the ranks of ddp, and there are none here; leave it out, or use ddp (train: "
-         "--parallel ddp, compare: --modes ddp)");
-  refuse(!has_ddp, {"--plan", "--bucket-mib", "--first-bucket-mib"},
-         "is for gradients that ranks of ddp sum in buckets, and there are none here (shards are "
-         "reduced layer by layer); leave it out, or use ddp (train: --parallel ddp, compare: "
-         "--modes ddp)");
-  refuse(flags.bitwise, {"--bucket-mib", "--first-bucket-mib"},
-         "is about gradient buckets, and --bitwise sums each gradient by itself; leave one out");
-  refuse(device == DeviceType::cuda, {"--threads-per-device"},
-         "is for CPU devices, and these are GPUs; leave it out, or use --device cpu");
-  refuse(flags.precision == "tf32" && device == DeviceType::cpu, {"--precision"},
-         "asks for tf32, which only GPUs have, and the device is the CPU; leave it out, or use "
-         "--device cuda");
-  refuse(flags.dtype == "float64", {"--precision"},
-         "is for products of float32, and --dtype is float64; leave one out");
-  refuse(flags.optimizer == "adamw", {"--momentum", "--nesterov"},
-         "is for sgd, and adamw has no momentum; leave it out, or use --optimizer sgd");
-  using enum datasets::DatasetKind;
-  const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
-  const bool is_fetched = dataset.kind == mnist || dataset.kind == fashion_mnist ||
-                          dataset.kind == cifar10 || dataset.kind == tiny_shakespeare;
-  refuse(!is_fetched, {"--data-dir"},
-         "is for mnist, fashion-mnist, cifar10 and tinyshakespeare, and this --dataset needs no "
-         "files from there; leave it out");
-  refuse(!dataset.is_text() || dataset.kind == tokens, {"--vocab"},
-         "turns text into tokens, and this --dataset is not text; leave it out, or use text:FILE, "
-         "tinyshakespeare or embedded-text");
 }
 
 }  // namespace lockstep::tools

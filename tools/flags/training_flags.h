@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -103,13 +102,6 @@ std::vector<std::string> words_of(const TrainingFlags& flags);
 // many devices, and for a pipeline's schedule as --schedule.
 void settle_pipeline_flags(TrainingFlags& flags);
 
-enum class Mode;      // tools/run/placement.h
-struct TrainingTask;  // tools/run/task.h
-
-// Throws Error{Usage} if a flag that the user gave (TrainingFlags::said) has no effect in any row.
-// modes: of the rows of compare; one for train.
-void require_effects(const TrainingFlags& flags, const std::vector<Mode>& modes, DeviceType device);
-
 // The member that holds a flag's value.
 using FlagMember =
     std::variant<std::string TrainingFlags::*, double TrainingFlags::*, bool TrainingFlags::*,
@@ -124,10 +116,9 @@ struct FlagRules {
   std::string needs = {};
   enum class Commands { train_and_compare, train } commands = Commands::train_and_compare;
   enum class Ranks { alike, each_its_own } ranks = Ranks::alike;
-  // The key in the run file. Empty: the flag is not recorded; nullopt: key().
+  // The key in the run file, whose value run/settings.cpp resolves. Empty: the flag is not
+  // recorded; nullopt: key().
   std::optional<std::string> recorded_as = std::nullopt;
-  // The value in the run file; nullptr: the value that the user gave, or null.
-  nlohmann::json (*resolve)(const TrainingFlags& flags, const TrainingTask& task) = nullptr;
 };
 
 struct TrainingFlag {

@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools::grading {
 namespace {

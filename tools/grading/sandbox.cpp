@@ -17,7 +17,7 @@
 #include "engine/core/files.h"
 #include "engine/launch/process.h"
 #include "tools/grading/build_places.h"
-#include "tools/run/start_ranks.h"
+#include "tools/run/processes.h"
 
 namespace lockstep::tools::grading {
 namespace {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tools/run/processes.h"
-#include "tools/run/start_ranks.h"
 #include "tutorials/labs/judging/lab.h"
 
 namespace lockstep::tools::grading {

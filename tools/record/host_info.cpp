@@ -1,16 +1,15 @@
 #include "tools/record/host_info.h"
 
 #include <fmt/chrono.h>
-#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
+#include "tools/flags/numbers.h"
 #include "tools/record/version.h"
 
 namespace lockstep::tools {
@@ -37,12 +36,6 @@ std::string operating_system() {
   return distribution.empty() ? kernel : distribution + ", " + kernel;
 }
 
-std::uint64_t memory_bytes() {
-  struct sysinfo memory {};
-  sysinfo(&memory);
-  return static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
-}
-
 nlohmann::ordered_json gpus() {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const runtime::PhysicalGpu& gpu : runtime::physical_gpus()) {
@@ -61,19 +54,11 @@ std::string cpu_name() {
 nlohmann::ordered_json host_info() {
   return {{"cpu", cpu_name()},
           {"cores", runtime::num_cores()},
-          {"memory_bytes", memory_bytes()},
+          {"memory_bytes", machine_memory_bytes()},
           {"os", operating_system()},
           {"gpus", gpus()},
           {"version", kVersion},
           {"build", kBuild}};
-}
-
-void require_memory(std::string_view flag, double num_bytes) {
-  constexpr double kGib = std::size_t{1} << 30;
-  const auto available = static_cast<double>(memory_bytes());
-  require(num_bytes <= available, ErrorCode::Usage, flag,
-          "asks for {:.1f} GiB of memory, and this machine has {:.1f}; use a smaller one",
-          num_bytes / kGib, available / kGib);
 }
 
 nlohmann::ordered_json file_head(std::string_view schema, const std::vector<std::string>& command) {

@@ -1,16 +1,12 @@
 #include "tools/record/row_file.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
-#include <variant>
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/nn/state_dict.h"
-#include "tools/flags/training_flags.h"
 #include "tools/run/placement.h"
 
 // JSON's null stands for an absent value.
@@ -34,26 +30,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepBreakdown, data, copy, forward, backward,
 namespace lockstep::tools {
 namespace {
 
-using FlagValue = nlohmann::json;
-
-template <typename T>
-FlagValue value_json(const T& value) {
-  return value;
-}
-
-FlagValue value_json(const std::string& text) {
-  return text.empty() ? FlagValue() : FlagValue(text);
-}
-
-FlagValue said_json(const TrainingFlag& flag, const TrainingFlags& flags) {
-  return std::visit([&](auto member) { return value_json(flags.*member); }, flag.member);
-}
-
-FlagValue resolved_json(const TrainingFlag& flag, const TrainingFlags& flags,
-                        const TrainingTask& task) {
-  return flag.rules.resolve ? flag.rules.resolve(flags, task) : said_json(flag, flags);
-}
-
 constexpr std::string_view kFirstWeights = ".first_weights.safetensors";
 
 }  // namespace
@@ -69,30 +45,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainingResult, num_steps, epoch_seconds, fin
                                    epoch_accuracy, epoch_validation_loss, breakdown,
                                    step_statistics, comm_overlap, bubble, busy_fraction, peak_bytes,
                                    comm_bytes_per_step, findings)
-
-nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask& task) {
-  nlohmann::ordered_json all;
-  for (const TrainingFlag& flag : training_flags()) {
-    const std::string name = flag.rules.recorded_as.value_or(flag.key());
-    if (!name.empty()) all[name] = resolved_json(flag, flags, task);
-  }
-  return all;
-}
-
-std::vector<launch::Setting> common_settings(const TrainingFlags& flags, const TrainingTask& task) {
-  std::vector<launch::Setting> settings{{"command", "train"}};
-  for (const TrainingFlag& flag : training_flags()) {
-    if (flag.rules.ranks == FlagRules::Ranks::each_its_own) continue;
-    const FlagValue value = resolved_json(flag, flags, task);
-    settings.push_back({flag.rules.recorded_as.value_or(flag.key()),
-                        value.is_string() ? value.get<std::string>() : value.dump()});
-  }
-  const data::LabelledRows& train = task.data->train;
-  settings.push_back({"rows of the dataset",
-                      fmt::format("{} to train and {} to test, of {} values", train.num_rows(),
-                                  task.data->test.num_rows(), train.num_features)});
-  return settings;
-}
 
 void write_row(const std::string& path, const RunRow& row) {
   nlohmann::json json{{"mode", to_string(row.placement.mode)},

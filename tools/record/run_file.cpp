@@ -11,10 +11,10 @@
 #include "engine/core/files.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/record/host_info.h"
-#include "tools/record/row_file.h"
 #include "tools/run/interruption.h"
 #include "tools/run/pipeline.h"
 #include "tools/run/placement.h"
+#include "tools/run/settings.h"
 #include "tools/run/step_statistics.h"
 
 namespace lockstep::tools {

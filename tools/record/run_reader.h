@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/trace/breakdown.h"
-#include "simulate/predict/kernel_cost.h"
+#include "tools/run/workload.h"
 
 namespace lockstep::tools {
 
@@ -42,31 +42,6 @@ struct FileRow {
   std::optional<trace::StepBreakdown> breakdown;
 
   double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }
-};
-
-struct FileLayer {
-  std::string name;
-  double forward_seconds = 0;
-  double backward_seconds = 0;
-  std::size_t parameter_bytes = sizeof(float);
-  // The layer's work for one row of the batch.
-  std::optional<predict::LayerShape> product = {};
-  std::optional<predict::LayerShape> attention = {};  // its two products, as one
-  std::vector<double> forward_bytes = {};  // bytes that each other kernel reads and writes
-  std::vector<double> backward_bytes = {};
-  std::vector<std::size_t> buffer_bytes = {};  // of each buffer, for any number of rows
-  double output_bytes = 0;
-};
-
-// One step on one device, layer by layer.
-struct FileWorkload {
-  std::size_t batch = 1;
-  double input_bytes_per_row = 0;
-  double host_seconds_per_op = 0;
-  double optimizer_seconds = 0;
-  std::vector<FileLayer> layers;              // in the model's order, at least one
-  std::vector<std::string> ready_order = {};  // parameters, as their gradients become ready
-  std::size_t rows_per_epoch = 1;             // of the data set
 };
 
 struct RunFile {

@@ -13,11 +13,11 @@
 #include "engine/core/files.h"
 #include "engine/core/text.h"
 #include "tools/flags/training_flags.h"
-#include "tools/record/row_file.h"
+#include "tools/run/settings.h"
 #include "tools/run/sha256.h"
 #include "tools/run/task.h"
 #include "tools/run/weights_file.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

@@ -8,7 +8,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/steady_time.h"
 #include "tools/run/step_statistics.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "engine/nn/module.h"
 #include "simulate/slow_motion/paced_backend.h"
-#include "tools/record/run_reader.h"
+#include "tools/run/workload.h"
 
 namespace lockstep::tools {
 

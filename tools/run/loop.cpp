@@ -14,7 +14,7 @@
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
-#include "tools/check/rank_checks.h"
+#include "tools/run/step_checks.h"
 #include "tools/run/stop.h"
 #include "tools/run/weights_file.h"
 
@@ -178,7 +178,7 @@ class TrainingLoop {
     if (task.resumed) resume();
     if (task.launching == TrainingTask::Launching::graph) captured_.emplace(task, models);
     if (is_first_ && has_log_) log_.emplace(observer.log_path, "--log");
-    if (observer.checks == Checks::on) checks_.emplace(task, models, optimizers_);
+    if (observer.checks == Checks::on) checks_ = make_step_checks(task, models, optimizers_);
   }
 
   TrainingResult run() {
@@ -345,7 +345,7 @@ class TrainingLoop {
   }
 
   void require_right_resumption() const {
-    const auto finding = RankChecks::wrong_resumption(task_, models_, optimizers_, batches_);
+    const auto finding = make_step_checks(task_, models_, optimizers_)->wrong_resumption(batches_);
     require(!finding, ErrorCode::State, "--resume", "the run does not go on where it was: {}",
             finding ? finding->text() : "");
   }
@@ -531,8 +531,8 @@ class TrainingLoop {
   StepLoss last_loss_;   // of all ranks that this thread drives
   StepLoss epoch_loss_;  // sum and rows of this epoch
   LossCurve curve_;
-  double paused_seconds_ = 0;  // in this epoch
-  std::optional<RankChecks> checks_;
+  double paused_seconds_ = 0;           // in this epoch
+  std::unique_ptr<StepChecks> checks_;  // nullptr: off
   std::optional<AtomicFile> log_;
   std::size_t step_ = 0;
   bool is_stopped_ = false;

@@ -75,6 +75,20 @@ ThinnedLosses LossCurve::means(const std::vector<double>& sums_and_rows) const {
   return losses;
 }
 
+LossWatch::LossWatch(std::size_t num_classes)
+    : guessing_loss_(std::log(static_cast<double>(std::max<std::size_t>(2, num_classes)))) {}
+
+std::optional<std::string> LossWatch::see(std::size_t step, double loss) {
+  if (step == 0) first_loss_ = loss;
+  constexpr double kMost = 10;
+  const bool has_exploded = loss > kMost * std::max(first_loss_, guessing_loss_);
+  if (has_warned_ || !has_exploded) return {};
+  has_warned_ = true;
+  return fmt::format(
+      "the loss exploded: {:.4g} at step 0, {:.4g} at step {}; use a smaller --lr, or --clip-norm",
+      first_loss_, loss, step);
+}
+
 void require_finite(const StepLoss& loss, int rank, const nn::Module& model,
                     std::string_view consequence) {
   if (std::isfinite(loss.sum)) return;

@@ -10,6 +10,8 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -83,6 +85,22 @@ class LossCurve {
  private:
   std::size_t steps_per_point_;
   std::vector<double> sums_and_rows_;
+};
+
+// Looks at the losses of one run after another. A loss has exploded when it is more than 10 times
+// both the run's first and ln(classes), what guessing costs: the first alone may be small, as of
+// weights that were trained before, and ln(classes) may be less than bad first weights cost.
+class LossWatch {
+ public:
+  explicit LossWatch(std::size_t num_classes);
+
+  // A step's mean loss; step 0 begins a run. Returns the warning for the first explosion of all.
+  std::optional<std::string> see(std::size_t step, double loss);
+
+ private:
+  double guessing_loss_;
+  double first_loss_ = 0;
+  bool has_warned_ = false;
 };
 
 // Throws Error{Numeric} that names step and rank if the loss is not finite, and the first parameter

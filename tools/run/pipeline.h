@@ -8,8 +8,8 @@
 
 #include "engine/parallel/pipeline/pipeline_stage.h"
 #include "engine/trace/recorder.h"
-#include "tools/record/run_reader.h"
 #include "tools/run/task.h"
+#include "tools/run/workload.h"
 
 namespace lockstep::tools {
 

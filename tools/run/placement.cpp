@@ -18,7 +18,7 @@
 #include "kernels/matmul_precision.h"
 #include "tools/flags/numbers.h"
 #include "tools/flags/rank_flags.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

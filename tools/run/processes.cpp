@@ -48,6 +48,10 @@ bool has_ended(pid_t process) {
 
 }  // namespace
 
+std::string this_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
 ChildEnd run_child(const std::vector<std::string>& command, const launch::Environment& environment,
                    const ChildLimits& limits) {
   launch::StartedProcess process = launch::start_process(command.at(0), command, environment);

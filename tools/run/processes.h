@@ -10,6 +10,9 @@
 
 namespace lockstep::tools {
 
+// The path of this program. "/proc/self/exe" will not do: a launcher would take it for itself.
+std::string this_program();
+
 // The limits of a child. Output beyond them ends it, or only the newest is kept.
 struct ChildLimits {
   double seconds = std::numeric_limits<double>::infinity();

@@ -1,16 +1,13 @@
 #include "tools/run/start_ranks.h"
 
 #include <cstdio>
-#include <filesystem>
 
 #include "engine/launch/launcher.h"
 #include "engine/launch/process.h"
 #include "engine/launch/rendezvous.h"
+#include "tools/run/processes.h"
 
 namespace lockstep::tools {
-std::string this_program() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
-}
 
 int start_ranks(const std::vector<std::string>& arguments, int num_ranks) {
   launch::LaunchOptions options;

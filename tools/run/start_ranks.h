@@ -6,9 +6,6 @@
 
 namespace lockstep::tools {
 
-// The path of this program. "/proc/self/exe" will not do: a launcher would take it for itself.
-std::string this_program();
-
 // Starts num_ranks processes with these arguments (argv as this program got it), as `lockstep run
 // --standalone --nproc-per-node N` does, with the ranks' output unchanged. Returns the exit code
 // for this program. REQUIRES: this process has no other thread. Throws the errors of

@@ -12,13 +12,12 @@
 #include "engine/nn/state_dict.h"
 #include "tools/flags/numbers.h"
 #include "tools/flags/output_path.h"
-#include "tools/record/host_info.h"
 #include "tools/run/model.h"
 #include "tools/run/pipeline.h"
 #include "tools/run/placement.h"
 #include "tools/run/slow_motion.h"
 #include "tools/run/weights_file.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {
@@ -421,6 +420,26 @@ std::string torch_sampler_note(const TrainingTask& task) {
           ? ""
           : "; only with --no-shuffle are the rows PyTorch's, whose permutation comes from its own "
             "generator");
+}
+
+namespace {
+
+// `format` has a place for the batch that the user asked for.
+std::string asked_text(const TrainingTask& task, fmt::format_string<const std::size_t&> format) {
+  return task.rows_of_full_batch() < task.batch ? fmt::format(format, task.batch) : "";
+}
+
+}  // namespace
+
+std::string steps_text(const TrainingTask& task) {
+  return fmt::format(
+      "{} of {}{}{}", count_text(task.num_steps, "step"),
+      count_text(task.rows_of_full_batch(), "row"), asked_text(task, " (batch {} asked)"),
+      task.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", task.accumulate));
+}
+
+std::string batch_text(const TrainingTask& task) {
+  return fmt::format("batch {}{}", task.rows_of_full_batch(), asked_text(task, " ({} asked)"));
 }
 
 }  // namespace lockstep::tools

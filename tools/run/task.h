@@ -128,4 +128,11 @@ nn::ModelData rows_for(const std::string& model, const std::string& dataset);
 // order, from PyTorch's; empty under exact.
 std::string torch_sampler_note(const TrainingTask& task);
 
+// "24 steps of 64 rows". If the batch is larger than the data, it gives the rows there are and the
+// batch that was asked for: "1 step of 1500 rows (batch 100000 asked)".
+std::string steps_text(const TrainingTask& task);
+
+// The same for a step alone: "batch 64", "batch 1500 (100000 asked)".
+std::string batch_text(const TrainingTask& task);
+
 }  // namespace lockstep::tools

@@ -9,7 +9,7 @@
 #include "engine/launch/rank_environment.h"
 #include "engine/nn/models.h"
 #include "tools/run/task.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

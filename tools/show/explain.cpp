@@ -9,7 +9,7 @@
 #include <ranges>
 #include <utility>
 
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

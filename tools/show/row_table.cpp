@@ -7,6 +7,7 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/record/contention.h"
 #include "tools/run/placement.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {
@@ -17,11 +18,6 @@ std::string format_busy(const std::vector<double>& fractions) {
   double total = 0;
   for (const double fraction : fractions) total += fraction;
   return fmt::format("{:.0f} %", 100 * total / static_cast<double>(fractions.size()));
-}
-
-// `format` has a place for the batch that the user asked for.
-std::string asked_text(const TrainingTask& task, fmt::format_string<const std::size_t&> format) {
-  return task.rows_of_full_batch() < task.batch ? fmt::format(format, task.batch) : "";
 }
 
 // "baseline: single, 1 device with 2 threads".
@@ -36,23 +32,6 @@ std::string describe_baseline(const RunRow& baseline) {
 }
 
 }  // namespace
-
-std::string format_factor(double factor) {
-  const int decimals = factor < 0.00995  ? 5
-                       : factor < 0.0995 ? 3
-                       : factor < 9.995  ? 2
-                       : factor < 99.95  ? 1
-                                         : 0;
-  return fmt::format("{:.{}f}x", factor, decimals);
-}
-
-std::string format_bytes(std::size_t num_bytes) {
-  const double bytes = static_cast<double>(num_bytes);
-  if (num_bytes < 1000) return fmt::format("{} B", num_bytes);
-  if (bytes < 999.95 * (1 << 10)) return fmt::format("{:.1f} KiB", bytes / (1 << 10));
-  if (bytes < 999.95 * (1 << 20)) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
-  return fmt::format("{:.1f} GiB", bytes / (1 << 30));
-}
 
 std::string table_header(TableWidth width) {
   const std::string narrow =
@@ -136,39 +115,6 @@ std::string factor_note(const std::vector<RunRow>& rows) {
                            row.result.acted->factor);
   }
   return factors;
-}
-
-std::string wrap(std::string_view text, std::size_t columns, std::size_t margin) {
-  std::string lines;
-  while (text.size() + margin > columns) {
-    std::size_t end = text.rfind(' ', columns - margin);
-    if (end == std::string_view::npos) end = text.find(' ');  // the word itself is wider
-    if (end == std::string_view::npos) break;
-    lines.append(text.substr(0, end)).append("\n").append(margin, ' ');
-    text.remove_prefix(end + 1);
-  }
-  return lines.append(text);
-}
-
-std::string count_text(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
-std::string with_thousands(std::size_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
-  return digits;
-}
-
-std::string steps_text(const TrainingTask& task) {
-  return fmt::format(
-      "{} of {}{}{}", count_text(task.num_steps, "step"),
-      count_text(task.rows_of_full_batch(), "row"), asked_text(task, " (batch {} asked)"),
-      task.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", task.accumulate));
-}
-
-std::string batch_text(const TrainingTask& task) {
-  return fmt::format("batch {}{}", task.rows_of_full_batch(), asked_text(task, " ({} asked)"));
 }
 
 }  // namespace lockstep::tools

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {

@@ -18,7 +18,7 @@
 #include "simulate/predict/step_work.h"
 #include "tools/run/pipeline.h"
 #include "tools/run/trace_file.h"
-#include "tools/show/row_table.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 

@@ -1,13 +1,11 @@
 #include "engine/comm/store/hello.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
@@ -67,18 +65,6 @@ std::string host_name_of(const std::string& identity) {
 
 std::string name_of_this_process() {
   return fmt::format("process {} on {}", getpid(), host_name_of(host_identity()));
-}
-
-std::string make_token() {
-  std::array<unsigned char, 32> random;
-  // The system gives up to 256 bytes at once.
-  const ssize_t found = getrandom(random.data(), random.size(), 0);
-  const int number = errno;
-  require(found == static_cast<ssize_t>(random.size()), ErrorCode::Io, "token",
-          "the system gives no random bytes: {}", std::strerror(number));
-  std::string text;
-  for (const unsigned char byte : random) text += fmt::format("{:02x}", byte);
-  return text;
 }
 
 void require_token(std::string_view token, std::string_view what) {

@@ -34,8 +34,6 @@ std::string name_of_this_process();
 
 // --- messages ---
 
-// 64 random hexadecimal digits. Throws Error{Io} if the system has no randomness.
-std::string make_token();
 // Throws Error{Usage} unless the token has 16 ... 256 bytes; the error names `what`.
 void require_token(std::string_view token, std::string_view what = "hello");
 
