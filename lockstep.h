@@ -62,4 +62,6 @@
 #include "engine/parallel/ddp/join.h"
 #include "engine/parallel/pipeline/pipeline_stage.h"
 #include "engine/parallel/sharded/sharded.h"
+#include "engine/parallel/strategies.h"
+#include "engine/parallel/strategy.h"  // a mode of your own
 #include "engine/parallel/tensor_parallel.h"

@@ -99,21 +99,37 @@ Variable CutLinear::forward(const Variable& x, Activation activation) const {
   return has_sequences ? reshape(y, {shape[0], shape[1], weight.shape()[0]}) : y;
 }
 
-void CutLinear::append_whole(const std::string& prefix, nn::StateDict& state) const {
-  const auto gather = [&](const Tensor& part, const Shape& shape) {
-    const Tensor parts = Tensor::empty({shape.num_elements()}, part.dtype(), part.device());
-    communicator_->all_gather(part, parts).wait();
-    return put_together(parts, outer_, communicator_->world_size()).reshape(shape);
-  };
-  const Tensor& weight = own_parameters()[0].second.value();
-  state.emplace_back(prefix + "weight", gather(weight, shape_));
-  if (!has_bias_) return;
-  Tensor bias = own_parameters().size() > 1
-                    ? own_parameters()[1].second.value().clone()
-                    : Tensor::empty({shape_[0]}, weight.dtype(), weight.device());
-  if (side_ == Side::outputs) bias = gather(bias, {shape_[0]});
-  if (side_ == Side::inputs) communicator_->broadcast(bias, 0).wait();
-  state.emplace_back(prefix + "bias", bias);
+std::vector<CutParameter> CutLinear::cut_parameters(const std::string& prefix) const {
+  using enum CutParameter::Kind;
+  std::vector<CutParameter> all{
+      {prefix + "weight", cut, shape_, own_parameters()[0].second, outer_, communicator_}};
+  if (!has_bias_) return all;
+  const bool is_here = own_parameters().size() > 1;
+  all.push_back({prefix + "bias",
+                 side_ == Side::outputs ? cut : of_rank_0,
+                 {shape_[0]},
+                 is_here ? own_parameters()[1].second : Variable(),
+                 side_ == Side::outputs ? outer_ : 1,
+                 communicator_});
+  return all;
+}
+
+Tensor CutParameter::part_of(const Tensor& whole) const {
+  if (kind != Kind::cut) return whole;
+  const int num_ranks = communicator->world_size();
+  return parallel::cut(whole, outer, communicator->rank(), num_ranks).reshape(value.shape());
+}
+
+Tensor CutParameter::gather(const Tensor& mine) const {
+  if (kind == Kind::whole) return mine;
+  if (kind == Kind::of_rank_0) {
+    const Tensor all = mine.clone();
+    communicator->broadcast(all, 0).wait();
+    return all;
+  }
+  const Tensor parts = Tensor::empty({shape.num_elements()}, mine.dtype(), mine.device());
+  communicator->all_gather(mine, parts).wait();
+  return put_together(parts, outer, communicator->world_size()).reshape(shape);
 }
 
 namespace {
@@ -170,8 +186,57 @@ Variable CutGptBlock::forward(const Variable& x) {
   return add(y, run(5, run(3, run(2, y))));
 }
 
-std::shared_ptr<nn::Sequential> tensor_parallel(const nn::Sequential& whole,
-                                                comm::Communicator& communicator) {
+namespace {
+
+// A GPT whose blocks are cut. Its modules run in turn; those under its names hold the parameters.
+class CutGpt final : public nn::ModuleOf<CutGpt> {
+ public:
+  CutGpt(const nn::Gpt& whole, comm::Communicator& communicator) : in_turn_(whole.in_turn()) {
+    std::vector<nn::NamedModule> blocks;
+    for (std::size_t i = 0; i + 2 < in_turn_.size(); ++i) {
+      const auto& block = dynamic_cast<const nn::GptBlock&>(*in_turn_[i + 1]);
+      in_turn_[i + 1] = std::make_shared<CutGptBlock>(block, communicator);
+      blocks.emplace_back(std::to_string(i), in_turn_[i + 1]);
+    }
+    const auto& [name, transformer] = whole.children()[0];
+    std::vector<nn::NamedModule> children;
+    for (const auto& [of_child, child] : transformer->children()) {
+      children.emplace_back(
+          of_child, of_child == "h" ? nn::Sequential::with_names(blocks) : child->shallow_copy());
+    }
+    register_child(name, nn::Sequential::with_names(children));
+  }
+
+  Variable forward(const Variable& tokens) override {
+    Variable y = tokens;
+    for (const auto& module : in_turn_) {
+      is_training() ? module->train() : module->eval();
+      y = (*module)(y);
+    }
+    return y;
+  }
+
+ private:
+  std::vector<std::shared_ptr<nn::Module>> in_turn_;  // the embedding, blocks, the last product
+};
+
+// Adds what a module and those below it hold: visit_linear(name, layer) for a layer that is cut,
+// visit(name, module) for the tensors of any other module.
+template <typename VisitLinear, typename Visit>
+void walk(const nn::Module& module, const std::string& prefix, const VisitLinear& visit_linear,
+          const Visit& visit) {
+  if (const auto* linear = dynamic_cast<const CutLinear*>(&module)) {
+    visit_linear(prefix, *linear);
+    return;
+  }
+  visit(prefix, module);
+  for (const auto& [name, child] : module.children()) {
+    walk(*child, prefix + name + ".", visit_linear, visit);
+  }
+}
+
+std::shared_ptr<nn::Module> cut_sequential(const nn::Module& whole,
+                                           comm::Communicator& communicator) {
   std::vector<nn::NamedModule> parts = whole.children();
   bool is_cut = false;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -194,20 +259,54 @@ std::shared_ptr<nn::Sequential> tensor_parallel(const nn::Sequential& whole,
   return nn::Sequential::with_names(std::move(parts));
 }
 
+}  // namespace
+
+std::shared_ptr<nn::Module> tensor_parallel(const nn::Module& whole,
+                                            comm::Communicator& communicator) {
+  if (const auto* const gpt = dynamic_cast<const nn::Gpt*>(&whole)) {
+    return std::make_shared<CutGpt>(*gpt, communicator);
+  }
+  return cut_sequential(whole, communicator);
+}
+
+std::vector<CutParameter> cut_parameters(const nn::Module& part, const std::string& prefix) {
+  std::vector<CutParameter> all;
+  walk(
+      part, prefix,
+      [&](const std::string& name, const CutLinear& linear) {
+        for (const CutParameter& parameter : linear.cut_parameters(name)) all.push_back(parameter);
+      },
+      [&](const std::string& name, const nn::Module& module) {
+        for (const auto& [own, value] : module.own_parameters()) {
+          all.push_back({.name = name + own, .shape = value.shape(), .value = value});
+        }
+      });
+  return all;
+}
+
 nn::StateDict whole_state(const nn::Module& part, const std::string& prefix) {
   nn::StateDict state;
-  if (const auto* linear = dynamic_cast<const CutLinear*>(&part)) {
-    linear->append_whole(prefix, state);
-    return state;
-  }
-  for (std::size_t i = 0; i < part.own_parameters().size(); ++i) {
-    state.emplace_back(prefix + part.own_parameters()[i].first, part.unpadded(i));
-  }
-  for (const auto& [name, buffer] : part.own_buffers()) state.emplace_back(prefix + name, buffer);
-  for (const auto& [name, child] : part.children()) {
-    const nn::StateDict below = whole_state(*child, prefix + name + ".");
-    state.insert(state.end(), below.begin(), below.end());
-  }
+  walk(
+      part, prefix,
+      [&](const std::string& name, const CutLinear& linear) {
+        for (const CutParameter& parameter : linear.cut_parameters(name)) {
+          const Variable& value = parameter.value;
+          const Variable& weight = linear.own_parameters()[0].second;
+          state.emplace_back(
+              parameter.name,
+              parameter.gather(value.defined() ? value.value()
+                                               : Tensor::empty(parameter.shape, weight.dtype(),
+                                                               weight.device())));
+        }
+      },
+      [&](const std::string& name, const nn::Module& module) {
+        for (std::size_t i = 0; i < module.own_parameters().size(); ++i) {
+          state.emplace_back(name + module.own_parameters()[i].first, module.unpadded(i));
+        }
+        for (const auto& [own, buffer] : module.own_buffers()) {
+          state.emplace_back(name + own, buffer);
+        }
+      });
   return state;
 }
 

@@ -15,6 +15,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/comm/communicator.h"
 #include "engine/nn/gpt.h"
@@ -27,6 +28,22 @@ namespace lockstep::parallel {
 Variable copy_to_ranks(const Variable& x, comm::Communicator& communicator);
 // g: the sum of all ranks' x; the gradient as it is.
 Variable sum_over_ranks(const Variable& x, comm::Communicator& communicator);
+
+// A parameter of a model that is cut.
+struct CutParameter {
+  enum class Kind { whole, cut, of_rank_0 };  // on every rank; a part on each; on rank 0 alone
+  std::string name;
+  Kind kind = Kind::whole;
+  Shape shape;            // of the whole
+  Variable value;         // this rank's; undefined where rank 0 alone has it
+  std::size_t outer = 1;  // where it is cut: the whole is seen as [outer, ranks, the rest]
+  comm::Communicator* communicator = nullptr;  // nullptr: whole
+
+  // This rank's part of a tensor that is like the whole parameter.
+  Tensor part_of(const Tensor& whole) const;
+  // The whole of all ranks' tensors, each like its value. Every rank calls it.
+  Tensor gather(const Tensor& mine) const;
+};
 
 // A linear layer of which each rank holds a part.
 //   outputs  rows of W and b: every rank computes other features. Megatron's ColumnParallelLinear.
@@ -44,8 +61,8 @@ class CutLinear final : public nn::ModuleOf<CutLinear>, public nn::ActivatedLaye
   Variable forward(const Variable& x) override { return forward(x, Activation::none); }
   Variable forward(const Variable& x, Activation activation) const override;
 
-  // Adds the whole layer's weight and bias, for whole_state().
-  void append_whole(const std::string& prefix, nn::StateDict& state) const;
+  // Its weight and bias, the same on every rank but for the values.
+  std::vector<CutParameter> cut_parameters(const std::string& prefix) const;
 
  private:
   comm::Communicator* communicator_;
@@ -63,12 +80,16 @@ class CutGptBlock final : public nn::ModuleOf<CutGptBlock> {
   Variable forward(const Variable& x) override;
 };
 
-// This rank's part of a model, under the same names: each Linear, activation, Linear in a row
-// becomes a pair that is cut, each GptBlock a CutGptBlock; other modules are shared with `whole`.
+// This rank's part of a Sequential or a Gpt, under the same names: each Linear, activation, Linear
+// in a row becomes a pair that is cut, each GptBlock a CutGptBlock; other modules are shared with
+// `whole`.
 // Throws Error{Usage} where the ranks do not divide what is cut, and where nothing can be cut.
 // REQUIRES: all ranks' models hold the same values; the communicator outlives the part.
-std::shared_ptr<nn::Sequential> tensor_parallel(const nn::Sequential& whole,
-                                                comm::Communicator& communicator);
+std::shared_ptr<nn::Module> tensor_parallel(const nn::Module& whole,
+                                            comm::Communicator& communicator);
+
+// The parameters of a part, in the order of the whole model, the same on every rank.
+std::vector<CutParameter> cut_parameters(const nn::Module& part, const std::string& prefix = {});
 
 // The state of the whole model, on every rank. Every rank calls it.
 nn::StateDict whole_state(const nn::Module& part, const std::string& prefix = {});

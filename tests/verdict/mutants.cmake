@@ -114,15 +114,9 @@ mutant(bitwise_adds_in_another_order
   EXPECT "ddp on 4 devices" "first steps: step 4" "rank 0" "parameter [02]\\.(weight|bias)" "limit 0")
 
 mutant(last_micro_batch_not_reduced
-  SOURCE tools/run/model.cpp
-  REPLACE [=[  add(parts.back());]=]
-  WITH [=[  auto* const unsynchronised = dynamic_cast<parallel::Ddp*>(&model);
-  if (unsynchronised == nullptr) {
-    add(parts.back());
-  } else {
-    const auto no_sync = unsynchronised->no_sync();
-    add(parts.back());
-  }]=]
+  SOURCE engine/parallel/strategies.cpp
+  REPLACE [=[return ddp_.no_sync(applies);]=]
+  WITH [=[return ddp_.no_sync(applies || true);]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3 --accumulate 4"
   EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
 
@@ -215,7 +209,7 @@ mutant(momentum_reset_after_the_first_epoch
   SOURCE tools/run/loop.cpp
   REPLACE [=[    for (const auto& loader : loaders_) loader->start_epoch(epoch);]=]
   WITH [=[    for (const auto& loader : loaders_) loader->start_epoch(epoch);
-    for (std::size_t p = 0; epoch == 1 && models_.num_ranks > 1 && p < optimizers_[0]->parameters().size(); ++p) {
+    for (std::size_t p = 0; epoch == 1 && first_.num_ranks() > 1 && p < optimizers_[0]->parameters().size(); ++p) {
       for (const auto& optimizer : optimizers_) optimizer->state(p).tensors[0].fill(0);
     }]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
@@ -228,7 +222,7 @@ mutant(momentum_reset_after_the_first_epoch_between_processes
 mutant(schedule_counts_every_ranks_steps
   SOURCE tools/run/loop.cpp
   REPLACE [=[task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);]=]
-  WITH [=[task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_ * models_.num_ranks);]=]
+  WITH [=[task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_ * first_.num_ranks());]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --schedule step:60 --epochs 3"
   EXPECT "ddp on 2 devices" "schedule: step 30" "rank 0" "parameter all" "the learning rate is 0.01")
 
@@ -250,8 +244,8 @@ mutant(adamw_decay_times_the_world_size
 
 mutant(loss_of_rank_0_alone
   SOURCE tools/run/model.cpp
-  REPLACE [=[  communicator->all_reduce(total).wait();]=]
-  WITH [=[  communicator->barrier();]=]
+  REPLACE [=[  strategy.communicator()->all_reduce(total).wait();]=]
+  WITH [=[  strategy.communicator()->barrier();]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
   EXPECT "ddp on 2 devices" "loss: step 23" "rank 0" "parameter all" "over all ranks' rows")
 
@@ -288,7 +282,7 @@ mutant(learning_rate_stays_on_the_devices
 mutant(gradients_clipped_only_at_first
   SOURCE tools/run/loop.cpp
   REPLACE [=[    if (task_.optimizer.clip_norm || is_norm_told()) output]=]
-  WITH [=[    if (step_ < 25 || models_.num_ranks == 1) output]=]
+  WITH [=[    if (step_ < 25 || first_.num_ranks() == 1) output]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --clip-norm 0.1 --epochs 2"
   EXPECT "ddp on 2 devices" "gradients: step [2-4][0-9]" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
@@ -385,8 +379,8 @@ mutant(statistics_zeroed_before_every_step
   SOURCE tools/run/loop.cpp
   REPLACE [=[    for (const auto& optimizer : optimizers_) optimizer->zero_grad();]=]
   WITH [=[    for (const auto& optimizer : optimizers_) optimizer->zero_grad();
-    for (const Tensor& buffer : models_.first().inner->buffers()) {
-      if (models_.num_ranks > 1) buffer.fill(0);
+    for (const Tensor& buffer : first_.module()->buffers()) {
+      if (first_.num_ranks() > 1) buffer.fill(0);
     }]=]
   RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
   EXPECT "ddp on 2 devices" "statistics: step 0" "relative error")
@@ -394,8 +388,8 @@ mutant(statistics_zeroed_before_every_step
 mutant(statistics_zeroed_between_steps
   SOURCE tools/run/loop.cpp
   REPLACE [=[    const bool is_checked = checks_ && step_ / task_.steps_per_epoch() == epoch;]=]
-  WITH [=[    for (const Tensor& buffer : models_.first().inner->buffers()) {
-      if (models_.devices().size() > 1 && step_ == 7) buffer.fill(0);
+  WITH [=[    for (const Tensor& buffer : first_.module()->buffers()) {
+      if (devices_of(strategies_).size() > 1 && step_ == 7) buffer.fill(0);
     }
     const bool is_checked = checks_ && step_ / task_.steps_per_epoch() == epoch;]=]
   RUN "--modes dp --devices 2 --model resnet18:4 --batch 16 --steps 12"
@@ -438,9 +432,9 @@ mutant(gradients_zeroed_in_one_step_of_batch_norm
 
 mutant(weights_changed_after_the_last_step
   SOURCE tools/run/loop.cpp
-  REPLACE [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();]=]
-  WITH [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();
-    if (models_.num_ranks > 1 && is_first_) result_.weights[1].second.scale_(1.00001);]=]
+  REPLACE [=[    if (is_first_ || first_.is_in_parts()) result_.weights = weights();]=]
+  WITH [=[    if (is_first_ || first_.is_in_parts()) result_.weights = weights();
+    if (first_.num_ranks() > 1 && is_first_) result_.weights[1].second.scale_(1.00001);]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 20"
   EXPECT "ddp on 2 devices" "result: step 19" "parameter 0\\.bias" "other values than those after its last step")
 
@@ -450,25 +444,25 @@ mutant(weights_changed_after_the_last_step_of_processes
 
 mutant(statistics_lost_after_the_last_step
   SOURCE tools/run/loop.cpp
-  REPLACE [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();]=]
-  WITH [=[    if (is_first_ || models_.is_in_parts()) result_.weights = weights();
+  REPLACE [=[    if (is_first_ || first_.is_in_parts()) result_.weights = weights();]=]
+  WITH [=[    if (is_first_ || first_.is_in_parts()) result_.weights = weights();
     for (auto& [name, tensor] : result_.weights) {
-      if (models_.num_ranks > 1 && name.ends_with("running_mean")) tensor.fill(0);
+      if (first_.num_ranks() > 1 && name.ends_with("running_mean")) tensor.fill(0);
     }]=]
   RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
   EXPECT "ddp on 2 devices" "result: step 2" "running_mean" "other values than those after its last step")
 
 mutant(loss_curve_of_rank_0
   SOURCE tools/run/loop.cpp
-  REPLACE [=[return curve_.means(is_loss_global() ? own : models_.sum_over_ranks(own));]=]
+  REPLACE [=[return curve_.means(first_.is_loss_global() ? own : sum_over_ranks(first_, own));]=]
   WITH [=[return curve_.means(own);]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 20"
   EXPECT "ddp on 2 devices" "result: step 19" "point 0 of the loss curve" "all ranks' rows")
 
 mutant(test_rows_of_rank_0
   SOURCE tools/run/loop.cpp
-  REPLACE [=[  return models.sum_over_ranks({sum})[0] /]=]
-  WITH [=[  models.sum_over_ranks({sum});
+  REPLACE [=[  return sum_over_ranks(*strategies[0], {sum})[0] /]=]
+  WITH [=[  sum_over_ranks(*strategies[0], {sum});
   return sum /]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
   EXPECT "ddp on 2 devices" "result: step 23" "the test rows give 0\\.[0-9]*" "one device with the run's weights")
@@ -479,8 +473,8 @@ mutant(validation_tokens_of_rank_0
 
 mutant(tested_with_each_ranks_own_statistics
   SOURCE tools/run/loop.cpp
-  REPLACE [=[    if (models.num_ranks == 1 || !task.has_own_statistics()) return;]=]
-  WITH [=[    if (models.num_ranks > 0 || !task.has_own_statistics()) return;]=]
+  REPLACE [=[    if (first.num_ranks() == 1 || !task.has_own_statistics()) return;]=]
+  WITH [=[    if (first.num_ranks() > 0 || !task.has_own_statistics()) return;]=]
   RUN "--modes ddp --devices 3 --model resnet18:4 --batch 12 --epochs 1 --lr 0.02"
   EXPECT "ddp on 3 devices" "result: step 124" "the test rows give" "one device with the run's weights")
 

@@ -129,19 +129,24 @@ class WithBuffer final : public nn::ModuleOf<WithBuffer> {
   std::string type_name() const override { return "WithBuffer"; }
 };
 
+class OfTheTest final : public parallel::Strategy {
+ public:
+  using Strategy::Strategy;
+  Tensor add_gradients(const data::Batch&, const parallel::BatchLoss&) override { return {}; }
+};
+
 TEST(RankChecks, NameTheBufferThatARankDidNotGet) {
   TrainingTask task = digits_task(8, 1);
   task.sampler = Sampler::torch;  // only the replicas are compared
   comm::run_ranks(3, [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();
     const auto module = std::make_shared<WithBuffer>(rank == 2 ? 0.5 : 0.25);
-    LocalModels models;
-    models.num_ranks = 3;
-    models.communicator = &communicator;
-    models.ranks.push_back({rank, module, module, {Device{}}});
+    Strategies strategies;
+    strategies.push_back(std::make_unique<OfTheTest>(
+        parallel::Strategy::Setup{.module = module, .communicator = &communicator}));
     Optimizers optimizers;
-    optimizers.push_back(make_optimizer(task, models.first()));
-    RankChecks checks(task, models, optimizers);
+    optimizers.push_back(make_optimizer(task, *strategies[0]));
+    RankChecks checks(task, strategies, optimizers);
     checks.before_step(0);
     for (Variable& parameter : module->parameters()) parameter.set_grad(parameter.value().clone());
     optimizers[0]->step();

@@ -10,8 +10,6 @@
 
 #include "engine/core/error.h"
 #include "engine/core/rng.h"
-#include "engine/plan/micro_shards.h"
-#include "engine/plan/scatter.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
@@ -112,16 +110,6 @@ std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epo
   return std::nullopt;
 }
 
-// The rows of a global batch that the plan gives to a rank.
-plan::ScatterPart planned_rows(const TrainingTask& task, const LocalModels& models,
-                               std::size_t num_rows, std::size_t shard) {
-  if (task.summation == Summation::bitwise && models.communicator) {
-    return plan::micro_shard_plan(num_rows, models.num_shards()).rows_of_device(shard);
-  }
-  const plan::ScatterPlan plan = plan::scatter_plan(num_rows, models.num_shards());
-  return shard < plan.parts.size() ? plan.parts[shard] : plan::ScatterPart{shard, num_rows, 0};
-}
-
 }  // namespace
 
 // While one lives, nothing counts as part of the run: neither its bytes nor its memory. The
@@ -135,7 +123,7 @@ class RankChecks::Window {
     for (const Device device : checks.devices_) {
       peaks_.push_back(memory(device).statistics().peak_bytes);
     }
-    comm::Communicator* const communicator = checks.models_.communicator;
+    comm::Communicator* const communicator = checks.first_.communicator();
     if (!communicator) return;
     timeout_seconds_ = communicator->timeout_seconds();
     communicator->set_timeout_seconds(std::max(timeout_seconds_, kTimeoutSeconds));
@@ -144,7 +132,7 @@ class RankChecks::Window {
     for (std::size_t i = 0; i < peaks_.size(); ++i) {
       memory(checks_.devices_[i]).reset_peak(peaks_[i]);
     }
-    comm::Communicator* const communicator = checks_.models_.communicator;
+    comm::Communicator* const communicator = checks_.first_.communicator();
     if (communicator) communicator->set_timeout_seconds(timeout_seconds_);
   }
   Window(const Window&) = delete;
@@ -154,9 +142,9 @@ class RankChecks::Window {
   // The tracks under which bytes are counted: ranks of DDP, or devices of DataParallel.
   static std::vector<int> tracks_of(const RankChecks& checks) {
     std::vector<int> tracks;
-    for (const RankModel& rank : checks.models_.ranks) tracks.push_back(rank.rank);
+    for (const auto& strategy : checks.strategies_) tracks.push_back(strategy->rank());
     for (const Device device : checks.devices_) {
-      if (checks.models_.ranks.size() < checks.devices_.size()) tracks.push_back(device.index);
+      if (checks.strategies_.size() < checks.devices_.size()) tracks.push_back(device.index);
     }
     return tracks;
   }
@@ -172,9 +160,9 @@ class RankChecks::Window {
   double timeout_seconds_ = 0;
 };
 
-std::unique_ptr<StepChecks> make_step_checks(const TrainingTask& task, const LocalModels& models,
+std::unique_ptr<StepChecks> make_step_checks(const TrainingTask& task, const Strategies& strategies,
                                              const Optimizers& optimizers) {
-  return std::make_unique<RankChecks>(task, models, optimizers);
+  return std::make_unique<RankChecks>(task, strategies, optimizers);
 }
 
 std::optional<Finding> RankChecks::wrong_resumption(const std::vector<data::Batch>& batches) {
@@ -187,39 +175,31 @@ std::optional<Finding> RankChecks::wrong_resumption(const std::vector<data::Batc
   return std::nullopt;
 }
 
-RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
+RankChecks::RankChecks(const TrainingTask& task, const Strategies& strategies,
                        const Optimizers& optimizers)
     : task_(task),
-      models_(models),
+      strategies_(strategies),
+      first_(*strategies[0]),
       optimizers_(optimizers),
-      devices_(models.devices()),
+      devices_(devices_of(strategies)),
       due_(choose_steps(task)),
       is_exact_(task.sampler == Sampler::exact),
       is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
       has_stepped_(task.resumed != nullptr),
-      locals_(models.ranks.size()),
+      locals_(strategies.size()),
       curve_(task.num_steps - task.first_step()),
       watch_(task.data->train.num_classes) {
-  const auto add = [&](const std::string& name, const Shape& shape) {
-    weight_decays_[name] = rules::weight_decay(task.optimizer, shape);
-  };
-  for (const auto& piece : optimized_pieces(*optimizers[0], models.first())) {
+  for (const auto& piece : first_.pieces(*optimizers[0])) {
     stepped_.push_back(piece.name);
-    add(piece.name, piece.shape);
-  }
-  if (models.sharded) {
-    for (const parallel::Unit& unit : models.sharded->units()) {
-      for (const auto& [name, parameter] : unit.layout().parameters) add(name, parameter.shape());
-    }
+    weight_decays_[piece.name] = rules::weight_decay(task.optimizer, piece.shape);
   }
   findings_.gradient_limit =
       gradient_limit(task.dtype, devices_[0].type, kernels::matmul_precision());
   findings_.num_first_steps = std::min(kFirstSteps, task.num_steps);
   // Shards add up the means of micro-batches, and a pipeline and --bitwise reduce in other ways.
-  const bool is_mean = task.summation == Summation::plain && !models.pipeline && !models.replicas &&
-                       !(models.sharded && task.accumulate > 1);
+  const bool is_mean = !first_.is_loss_global() && !(first_.is_in_parts() && task.accumulate > 1);
   for (std::size_t i = 0; i < locals_.size() && is_cheap_ && is_mean; ++i) {
-    locals_[i].parts = std::make_unique<GradientParts>(models.ranks[i].inner->named_parameters());
+    locals_[i].parts = std::make_unique<GradientParts>(strategies[i]->module()->named_parameters());
   }
 }
 
@@ -227,20 +207,20 @@ void RankChecks::before_step(std::size_t step) {
   if (step == task_.first_step()) initial_ = weights();
   for (std::size_t i = 0; i < locals_.size() && is_read(step); ++i) {
     Local& local = locals_[i];
-    local.before = state_of(i, Elements::few);
+    local.before = state_of(i, step, Elements::few);
     find_change(i, step, local.before, std::exchange(local.left, {}));
-    if (is_due(step)) local.before = state_of(i, Elements::all);
+    if (is_due(step)) local.before = state_of(i, step, Elements::all);
     local.statistics_before = statistics(i);
     find_change(i, step, local.statistics_before, std::exchange(local.statistics_left, {}));
     if (step > task_.first_step()) continue;
-    const KeptTensors buffers = keep_buffers(*models_.ranks[i].inner);
+    const KeptTensors buffers = keep_buffers(*strategies_[i]->module());
     local.before.insert(local.before.end(), buffers.begin(), buffers.end());
   }
 }
 
 KeptTensors RankChecks::statistics(std::size_t local) const {
-  const RankModel& model = models_.ranks[local];
-  return model.rank == 0 ? keep_buffers(*model.inner) : KeptTensors();
+  const parallel::Strategy& strategy = *strategies_[local];
+  return strategy.rank() == 0 ? keep_buffers(*strategy.module()) : KeptTensors();
 }
 
 void RankChecks::after_clearing(std::size_t step) {
@@ -272,7 +252,7 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
     if (is_cheap_ || is_due_now) look_at_update(i, step);
     if (locals_[i].parts) {
       locals_[i].report.parts.push_back(
-          locals_[i].parts->end(optimized_pieces(*optimizers_[i], models_.ranks[i])));
+          locals_[i].parts->end(strategies_[i]->pieces(*optimizers_[i])));
     }
     if (step == 0) look_at_differences(i);
     if (is_due_now) reports.push_back(report_of(i, step));
@@ -289,33 +269,17 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
 }
 
 KeptTensors RankChecks::weights() const {
-  if (models_.is_in_parts()) {
+  if (first_.is_in_parts()) {
     const Window no_part_of_a_step(*this);
-    return keep(models_.copy_weights());
+    return keep(first_.state_dict());
   }
-  if (models_.first().rank != 0) return {};
-  return keep(nn::state_dict(*models_.first().inner));
-}
-
-KeptTensors RankChecks::whole(std::size_t step, const KeptTensors& mine) {
-  if (!models_.pipeline) return mine;
-  KeptTensors all;
-  for (const nn::StateDict& stage : models_.pipeline->gather(to_state_dict(mine))) {
-    for (const auto& [name, values] : keep(stage)) {
-      const auto found = std::ranges::find(all, name, &KeptTensors::value_type::first);
-      if (found == all.end()) {
-        all.emplace_back(name, values);
-      } else if (!same_bits(found->second, values)) {
-        find(0, "replicas", step, name, "the stages that share it hold different bits");
-      }
-    }
-  }
-  return all;
+  if (first_.rank() != 0) return {};
+  return keep(nn::state_dict(*first_.module()));
 }
 
 void RankChecks::keep_weights(std::size_t num_steps) {
   const KeptTensors now = weights();
-  if (models_.first().rank != 0) return;
+  if (first_.rank() != 0) return;
   findings_.movement = largest_difference(initial_, now).value;
   if (num_steps != findings_.num_first_steps) return;
   findings_.first_movement = findings_.movement;
@@ -325,8 +289,7 @@ void RankChecks::keep_weights(std::size_t num_steps) {
 void RankChecks::look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch) {
   const std::vector<std::size_t> rows = global_rows(step);
   const std::size_t num_rows = batch.labels.size(0);
-  const plan::ScatterPart planned =
-      planned_rows(task_, models_, rows.size(), models_.shard_of(models_.ranks[local]));
+  const plan::ScatterPart planned = strategies_[local]->rows_of(rows.size());
   if (num_rows != planned.size || (num_rows > 0 && batch.global_offset != planned.offset)) {
     find(local, "rows", step, "all",
          fmt::format("the shard of {} rows begins at row {} of the global batch; the plan gives "
@@ -365,31 +328,40 @@ void RankChecks::look_at_schedule(std::size_t local, std::size_t step) {
   }
 }
 
-KeptTensors RankChecks::read(std::size_t local, Elements elements, const TensorOf& tensor_of,
-                             const std::string& suffix) const {
+KeptTensors RankChecks::read(std::size_t local, std::size_t step, Elements elements,
+                             const TensorOf& tensor_of, const std::string& suffix) {
   KeptTensors kept;
-  if (elements == Elements::all && models_.sharded) {
-    const Window no_part_of_a_step(*this);
-    visit_whole(models_, local, *optimizers_[local], tensor_of,
-                [&](const std::string& name, const Tensor& tensor) {
-                  kept.emplace_back(name + suffix, tensor.to_vector<double>());
-                });
+  if (elements == Elements::few) {
+    for (std::size_t p = 0; p < stepped_.size(); ++p) {
+      const Tensor tensor = tensor_of(p);  // undefined without a gradient so far
+      kept.emplace_back(stepped_[p] + suffix,
+                        tensor.defined() ? elements_of(tensor, kFew) : std::vector<double>{});
+    }
     return kept;
   }
-  const std::size_t count =
-      elements == Elements::all ? std::numeric_limits<std::size_t>::max() : kFew;
-  for (std::size_t p = 0; p < stepped_.size(); ++p) {
-    const Tensor tensor = tensor_of(p);  // undefined without a gradient so far
-    kept.emplace_back(stepped_[p] + suffix,
-                      tensor.defined() ? elements_of(tensor, count) : std::vector<double>{});
-  }
+  std::optional<Window> no_part_of_a_step;
+  if (first_.is_in_parts()) no_part_of_a_step.emplace(*this);
+  const auto visit = [&](const std::string& name, const Tensor& tensor) {
+    std::vector<double> values = tensor.defined() ? doubles_of(tensor) : std::vector<double>{};
+    if (suffix.empty() && tensor.defined()) {
+      weight_decays_.try_emplace(name, rules::weight_decay(task_.optimizer, tensor.shape()));
+    }
+    const auto twin = std::ranges::find(kept, name + suffix, &KeptTensors::value_type::first);
+    if (twin == kept.end()) {
+      kept.emplace_back(name + suffix, std::move(values));
+    } else if (!same_bits(twin->second, values)) {
+      find(local, "replicas", step, name, "the stages that share it hold different bits");
+    }
+  };
+  const parallel::Strategy& strategy = *strategies_[local];
+  strategy.gather(by_piece(strategy, *optimizers_[local], tensor_of), visit);
   return kept;
 }
 
-KeptTensors RankChecks::state_of(std::size_t local, Elements elements) const {
+KeptTensors RankChecks::state_of(std::size_t local, std::size_t step, Elements elements) {
   const optim::Optimizer& optimizer = *optimizers_[local];
   KeptTensors kept = read(
-      local, elements, [&](std::size_t p) { return optimizer.parameters()[p].value(); }, "");
+      local, step, elements, [&](std::size_t p) { return optimizer.parameters()[p].value(); }, "");
   // No step was made yet on any rank, or on all.
   const std::size_t num_states = has_stepped_ ? num_state_tensors(task_.optimizer) : 0;
   for (std::size_t i = 0; i < num_states; ++i) {
@@ -397,25 +369,25 @@ KeptTensors RankChecks::state_of(std::size_t local, Elements elements) const {
       const std::vector<Tensor> tensors = optimizer.state(p).tensors;
       return i < tensors.size() ? tensors[i] : Tensor();
     };
-    const KeptTensors states = read(local, elements, state, state_suffix(task_.optimizer, i));
+    const KeptTensors states = read(local, step, elements, state, state_suffix(task_.optimizer, i));
     kept.insert(kept.end(), states.begin(), states.end());
   }
   return kept;
 }
 
-KeptTensors RankChecks::gradients_of(std::size_t local, Elements elements) const {
+KeptTensors RankChecks::gradients_of(std::size_t local, std::size_t step, Elements elements) {
   const std::vector<Variable>& parameters = optimizers_[local]->parameters();
   return read(
-      local, elements, [&](std::size_t p) { return parameters[p].grad(); }, "");
+      local, step, elements, [&](std::size_t p) { return parameters[p].grad(); }, "");
 }
 
 void RankChecks::look_at_update(std::size_t local, std::size_t step) {
   Local& mine = locals_[local];
   const Elements elements = is_due(step) ? Elements::all : Elements::few;
   has_stepped_ = true;
-  mine.gradients = gradients_of(local, elements);
-  mine.after = state_of(local, elements);
-  mine.left = is_due(step) ? state_of(local, Elements::few) : mine.after;
+  mine.gradients = gradients_of(local, step, elements);
+  mine.after = state_of(local, step, elements);
+  mine.left = is_due(step) ? state_of(local, step, Elements::few) : mine.after;
   mine.statistics_left = statistics(local);
   const double learning_rate = rules::learning_rate(task_.optimizer, step);
   for (const auto& [name, gradient] : mine.gradients) {
@@ -431,9 +403,9 @@ void RankChecks::look_at_update(std::size_t local, std::size_t step) {
 }
 
 void RankChecks::look_at_differences(std::size_t local) {
-  const bool is_one_device = devices_.size() == 1 && models_.num_ranks == 1;
+  const bool is_one_device = devices_.size() == 1 && first_.num_ranks() == 1;
   if (!is_one_device || !is_exact_) return;
-  const auto wrong = find_wrong_gradient(task_, *models_.first().inner, devices_[0],
+  const auto wrong = find_wrong_gradient(task_, *first_.module(), devices_[0],
                                          locals_[local].before, global_rows(0));
   if (!wrong) return;
   find(local, "differences", 0, wrong->parameter,
@@ -455,39 +427,26 @@ void RankChecks::find_change(std::size_t local, std::size_t step, const KeptTens
 
 RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
   Local& mine = locals_[local];
-  KeptTensors before, gradients, after;  // of all stages
-  if (models_.pipeline) {
-    before = whole(step, mine.before);
-    gradients = whole(step, mine.gradients);
-    after = whole(step, mine.after);
-  }
   Report report = mine.report;
-  const bool has_replicas = models_.communicator ? models_.num_ranks > 1 : locals_.size() > 1;
   for (const auto& [list, kept] :
        {std::pair(&report.before, &mine.before), std::pair(&report.gradients, &mine.gradients),
         std::pair(&report.after, &mine.after)}) {
-    if (models_.pipeline || !has_replicas) break;  // stages hold different things
+    if (first_.num_ranks() == 1) break;
     for (const auto& [name, values] : *kept) list->push_back(digest(values));
   }
-  if (models_.ranks[local].rank == 0 && is_exact_) {
-    const bool is_in_stages = models_.pipeline != nullptr;
-    report.from_one_device = compare_with_one_device(step, is_in_stages ? before : mine.before,
-                                                     is_in_stages ? gradients : mine.gradients);
-    if (step + 1 == task_.num_steps) keep_last_state(is_in_stages ? after : mine.after);
+  if (strategies_[local]->rank() == 0 && is_exact_) {
+    report.from_one_device = compare_with_one_device(step, mine.before, mine.gradients);
+    if (step + 1 == task_.num_steps) keep_last_state(mine.after);
   }
   return report;
 }
 
 ReferenceGradient RankChecks::reference(std::size_t step, const KeptTensors& state) {
   const std::vector<std::size_t> rows = global_rows(step);
-  const bool is_loss_global = models_.pipeline || task_.summation == Summation::bitwise;
-  const std::size_t num_parts =
-      models_.pipeline
-          ? models_.pipeline->plan().num_micro_batches
-          : task_.accumulate * std::max({models_.num_ranks, devices_.size(), task_.num_shares});
+  const std::size_t num_parts = task_.accumulate * first_.num_parts();
   return reference_gradient(task_, devices_[0], state, step, rows,
                             (rows.size() + num_parts - 1) / num_parts,
-                            is_loss_global ? 1 : std::max(models_.num_ranks, task_.loss_ranks));
+                            std::max(first_.num_averaged(), task_.loss_ranks));
 }
 
 std::string RankChecks::statistic_against_the_rule(std::size_t step, const KeptTensors& before,
@@ -581,7 +540,7 @@ void RankChecks::find(std::size_t local, const char* check, std::size_t step,
                       const std::string& parameter, std::string what) {
   std::vector<Finding>& findings = locals_[local].report.findings;
   if (!findings.empty()) return;
-  findings.push_back({check, step, models_.ranks[local].rank, parameter, std::move(what)});
+  findings.push_back({check, step, strategies_[local]->rank(), parameter, std::move(what)});
 }
 
 std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
@@ -598,7 +557,7 @@ std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
 }
 
 std::vector<RankChecks::Report> RankChecks::exchange(std::vector<Report> mine) const {
-  comm::Communicator* const communicator = models_.communicator;
+  comm::Communicator* const communicator = first_.communicator();
   if (!communicator) return mine;
   const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(nlohmann::json(mine[0]));
   const std::vector<std::int64_t> sizes =
@@ -660,7 +619,7 @@ void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& rep
 void RankChecks::judge_parts_of_steps(std::size_t step, const std::vector<Report>& reports,
                                       std::vector<Finding>& found) {
   std::vector<std::string> names;
-  for (const auto& [name, parameter] : models_.first().inner->named_parameters()) {
+  for (const auto& [name, parameter] : first_.module()->named_parameters()) {
     names.push_back(name);
   }
   const std::size_t num_steps = reports[0].parts.size();
@@ -668,7 +627,8 @@ void RankChecks::judge_parts_of_steps(std::size_t step, const std::vector<Report
     std::vector<StepParts> of_ranks;
     for (const Report& report : reports) of_ranks.push_back(report.parts.at(i));
     const std::optional<Finding> finding = judge_parts(
-        step + 1 - num_steps + i, of_ranks, names, models_.sharded ? Shares::pieces : Shares::whole,
+        step + 1 - num_steps + i, of_ranks, names,
+        first_.is_in_parts() ? Shares::pieces : Shares::whole,
         task_.optimizer.clip_norm.has_value(),
         gradient_limit(task_.dtype, DeviceType::cpu, kernels::MatmulPrecision::highest));
     if (finding) found.push_back(*finding);
@@ -712,7 +672,7 @@ void RankChecks::after_epoch(std::size_t last_step, double mean_loss) {
   for (Local& local : locals_) local.report.epoch_loss = {};
   if (findings_.failure || explosion_) return;
   if (std::abs(mean_loss - expected) <= 1e-9 * std::max(1.0, std::abs(expected))) return;
-  findings_.failure = {"loss", last_step, models_.first().rank, "all",
+  findings_.failure = {"loss", last_step, first_.rank(), "all",
                        fmt::format("the run reports a mean loss of {:.9g}, but over all ranks' "
                                    "rows it is {:.9g}",
                                    mean_loss, expected)};

@@ -34,7 +34,7 @@
 // the device, and in slow motion, rows and elements are only looked at in the steps that are
 // checked as a whole.
 //
-// The stages of a pipeline hold a part each: what they held goes to rank 0, where it is the whole,
+// Where ranks hold parts, as the stages of a pipeline do, what they held is put together on rank 0,
 // and a parameter that two of them hold must be the same on both.
 //
 // All ranks call every function at the same points and get the same results. Under --sampler torch
@@ -64,7 +64,7 @@ namespace lockstep::tools {
 class RankChecks final : public StepChecks {
  public:
   // REQUIRES: all of these outlive the checks.
-  RankChecks(const TrainingTask& task, const LocalModels& models, const Optimizers& optimizers);
+  RankChecks(const TrainingTask& task, const Strategies& strategies, const Optimizers& optimizers);
 
   bool is_due(std::size_t step) const override { return due_.contains(step); }
   bool is_read(std::size_t step) const override {
@@ -114,20 +114,17 @@ class RankChecks final : public StepChecks {
     Report report;                         // as far as it is known between the exchanges
   };
 
-  using TensorOf = std::function<Tensor(std::size_t parameter)>;  // by place in the optimizer
-  // Reads a tensor of each parameter; all elements under --shard come from all ranks' pieces.
-  // suffix: of the names that they are kept by.
-  KeptTensors read(std::size_t local, Elements elements, const TensorOf& tensor_of,
-                   const std::string& suffix) const;
+  // Reads a tensor of each parameter; all elements come from all ranks' pieces. suffix: of the
+  // names that they are kept by.
+  KeptTensors read(std::size_t local, std::size_t step, Elements elements,
+                   const TensorOf& tensor_of, const std::string& suffix);
   // By name: each parameter, and what its optimizer keeps for it.
-  KeptTensors state_of(std::size_t local, Elements elements) const;
-  KeptTensors gradients_of(std::size_t local, Elements elements) const;
+  KeptTensors state_of(std::size_t local, std::size_t step, Elements elements);
+  KeptTensors gradients_of(std::size_t local, std::size_t step, Elements elements);
   // Batch norm's running ones, on rank 0, whose are the run's.
   KeptTensors statistics(std::size_t local) const;
-  // For a pipeline, on rank 0, all stages' weights; all ranks call these.
+  // The whole model's on rank 0. All ranks call it.
   KeptTensors weights() const;
-  // REQUIRES: of other models it is this rank's, which is the whole.
-  KeptTensors whole(std::size_t step, const KeptTensors& mine);
   void keep_weights(std::size_t num_steps);
   std::vector<std::size_t> global_rows(std::size_t step);
 
@@ -169,14 +166,15 @@ class RankChecks final : public StepChecks {
   void explode(std::size_t step, const std::string& why);
 
   const TrainingTask& task_;
-  const LocalModels& models_;
+  const Strategies& strategies_;
+  parallel::Strategy& first_;
   const Optimizers& optimizers_;
   const std::vector<Device> devices_;
   const std::set<std::size_t> due_;
   const bool is_exact_;
   const bool is_cheap_;                          // true if reading tensors in every step is cheap
   std::map<std::string, double> weight_decays_;  // of the whole parameters
-  std::vector<std::string> stepped_;  // the optimizer's parameters; under --shard, of the pieces
+  std::vector<std::string> stepped_;  // the optimizer's parameters, or those of its pieces
   bool has_stepped_ = false;          // so optimizers keep something
   std::vector<Local> locals_;         // by local rank
   KeptTensors initial_;               // rank 0's weights

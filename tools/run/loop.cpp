@@ -8,8 +8,6 @@
 #include "engine/core/files.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/loss.h"
-#include "engine/optim/clip_grad_norm.h"
-#include "engine/plan/scatter.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/counters.h"
@@ -41,13 +39,12 @@ struct CapturedSteps {
     StepOutput output = {};
   };
 
-  CapturedSteps(const TrainingTask& task, const LocalModels& models)
-      : full{runtime::StepGraph(models.devices())}, last{runtime::StepGraph(models.devices())} {
-    const plan::ScatterPlan plan = plan::scatter_plan(task.rows_of_full_batch(), models.num_ranks);
-    for (const RankModel& model : models.ranks) {
-      const auto rank = static_cast<std::size_t>(model.rank);
-      const std::size_t rows = rank < plan.parts.size() ? plan.parts[rank].size : 0;
-      const Device device = model.devices[0];
+  CapturedSteps(const TrainingTask& task, const Strategies& strategies)
+      : full{runtime::StepGraph(devices_of(strategies))},
+        last{runtime::StepGraph(devices_of(strategies))} {
+    for (const auto& strategy : strategies) {
+      const std::size_t rows = strategy->rows_of(task.rows_of_full_batch()).size;
+      const Device device = strategy->devices()[0];
       x.push_back(Tensor::empty(task.batch_shape(rows), task.batch_dtype(), device));
       labels.push_back(Tensor::empty(task.label_shape(rows), DType::int64, device));
     }
@@ -68,15 +65,6 @@ struct CapturedSteps {
   Step last;
 };
 
-// The stages of a pipeline send the activations of the test rows. At depth three of shards a pass
-// without a step gathers parameters that no step needs; at lower depths the next step uses them.
-std::unique_ptr<trace::UncountedScope> beside_the_steps(const LocalModels& models) {
-  const bool gathers =
-      models.sharded && models.sharded->depth() == parallel::ShardDepth::parameters;
-  if (!models.pipeline && !gathers) return nullptr;
-  return std::make_unique<trace::UncountedScope>(std::vector<int>{models.first().rank});
-}
-
 // How many labels the logits get right; for a text, the sum of their losses.
 double judge(const TrainingTask& task, const Variable& logits, const Tensor& labels) {
   if (!task.is_text()) return static_cast<double>(nn::count_correct(logits.value(), labels));
@@ -86,47 +74,46 @@ double judge(const TrainingTask& task, const Variable& logits, const Tensor& lab
 }
 
 // Judges this rank's part of the test rows, and adds up.
-double judge_test_rows(const TrainingTask& task, const LocalModels& models,
-                       const RankModel& model) {
+double judge_test_rows(const TrainingTask& task, parallel::Strategy& strategy) {
   const data::LabelledRows& test = task.data->test;
   data::SamplerOptions options;
   options.num_samples = test.num_rows();
   options.batch_size = test.is_text() ? task.batch : 1024;
   options.windows = test.windows();
-  options.rank = models.shard_of(model);
-  options.world_size = models.num_shards();
+  options.rank = strategy.shard();
+  options.world_size = strategy.num_shards();
   options.shuffle = data::Shuffle::off;
   data::DataLoader loader(
       std::shared_ptr<const data::LabelledRows>(task.data, &test),
       [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); },
-      {.device = model.devices[0], .dtype = task.dtype, .row_shape = task.model_data().row});
+      {.device = strategy.devices()[0], .dtype = task.dtype, .row_shape = task.model_data().row});
   const NoGradScope no_grad;
-  model.inner->eval();
+  strategy.module()->eval();
   double sum = 0;
   while (const std::optional<data::Batch> batch = loader.next()) {
     const bool is_empty = batch->labels.num_elements() == 0;
-    if (is_empty && !models.sharded) continue;  // with shards all ranks make each other's passes
-    const Variable logits =
-        models.pipeline ? models.pipeline->evaluate(batch->x) : (*model.inner)(Variable(batch->x));
+    if (is_empty && !strategy.is_in_parts()) continue;  // else ranks make each other's passes
+    const Variable logits = strategy.evaluate(batch->x);
     if (logits.defined() && !is_empty) sum += judge(task, logits, batch->labels);
   }
-  model.inner->train();
+  strategy.module()->train();
   return sum;
 }
 
 // While one lives, all ranks have rank 0's running statistics, which are those that are saved.
 class StatisticsOfRank0 {
  public:
-  StatisticsOfRank0(const TrainingTask& task, const LocalModels& models) {
-    if (models.num_ranks == 1 || !task.has_own_statistics()) return;
-    const trace::UncountedScope no_part_of_a_step({models.first().rank});
-    const std::vector<Tensor> of_first = models.first().inner->buffers();
-    for (const RankModel& model : models.ranks) {
-      const std::vector<Tensor> buffers = model.inner->buffers();
+  StatisticsOfRank0(const TrainingTask& task, const Strategies& strategies) {
+    const parallel::Strategy& first = *strategies[0];
+    if (first.num_ranks() == 1 || !task.has_own_statistics()) return;
+    const trace::UncountedScope no_part_of_a_step({first.rank()});
+    const std::vector<Tensor> of_first = first.module()->buffers();
+    for (const auto& strategy : strategies) {
+      const std::vector<Tensor> buffers = strategy->module()->buffers();
       for (std::size_t i = 0; i < buffers.size(); ++i) {
         own_.emplace_back(buffers[i], buffers[i].clone());
-        if (models.communicator != nullptr) models.communicator->broadcast(buffers[i], 0).wait();
-        if (models.communicator == nullptr) buffers[i].copy_from(of_first[i]);
+        if (first.communicator() == nullptr) buffers[i].copy_from(of_first[i]);
+        if (first.communicator() != nullptr) first.communicator()->broadcast(buffers[i], 0).wait();
       }
     }
   }
@@ -141,13 +128,12 @@ class StatisticsOfRank0 {
 };
 
 // The mean over all test labels, in eval mode. All ranks call it.
-double mean_over_test(const TrainingTask& task, const LocalModels& models) {
-  const std::unique_ptr<trace::UncountedScope> after_the_step = beside_the_steps(models);
-  const StatisticsOfRank0 shared(task, models);
+double mean_over_test(const TrainingTask& task, const Strategies& strategies) {
+  const StatisticsOfRank0 shared(task, strategies);
   double sum = 0;
-  for (const RankModel& model : models.ranks) sum += judge_test_rows(task, models, model);
+  for (const auto& strategy : strategies) sum += judge_test_rows(task, *strategy);
   const data::LabelledRows& test = task.data->test;
-  return models.sum_over_ranks({sum})[0] /
+  return sum_over_ranks(*strategies[0], {sum})[0] /
          static_cast<double>(test.num_rows() * test.labels_per_row());
 }
 
@@ -161,24 +147,25 @@ Tensor padded(const Tensor& state, const Shape& parameter) {
 
 class TrainingLoop {
  public:
-  TrainingLoop(const TrainingTask& task, const LocalModels& models,
+  TrainingLoop(const TrainingTask& task, const Strategies& strategies,
                const TrainingObserver& observer)
       : task_(task),
-        models_(models),
+        strategies_(strategies),
+        first_(*strategies[0]),
         observer_(observer),
-        is_first_(models.first().rank == 0),
+        is_first_(first_.rank() == 0),
         has_log_(!observer.log_path.empty()),
         curve_(task.num_steps - std::min(task.first_step(), task.num_steps)) {
-    for (const RankModel& model : models.ranks) {
-      optimizers_.push_back(make_optimizer(task, model));
-      loaders_.push_back(make_loader(task, models, model));
+    for (const auto& strategy : strategies) {
+      optimizers_.push_back(make_optimizer(task, *strategy));
+      loaders_.push_back(make_loader(task, *strategy));
       losses_.emplace_back(
           [this, local = losses_.size()](const StepLoss& loss) { take(loss, local); });
     }
     if (task.resumed) resume();
-    if (task.launching == TrainingTask::Launching::graph) captured_.emplace(task, models);
+    if (task.launching == TrainingTask::Launching::graph) captured_.emplace(task, strategies);
     if (is_first_ && has_log_) log_.emplace(observer.log_path, "--log");
-    if (observer.checks == Checks::on) checks_ = make_step_checks(task, models, optimizers_);
+    if (observer.checks == Checks::on) checks_ = make_step_checks(task, strategies, optimizers_);
   }
 
   TrainingResult run() {
@@ -193,7 +180,7 @@ class TrainingLoop {
     result_.losses = losses_over_ranks();
     if (checks_) result_.findings = checks_->findings();
     if (log_) log_->commit();
-    if (is_first_ || models_.is_in_parts()) result_.weights = weights();
+    if (is_first_ || first_.is_in_parts()) result_.weights = weights();
     if (is_first_) {
       require_finite(result_.weights, task_.num_steps,
                      checks_ ? "the run cannot be judged" : "nothing is saved");
@@ -206,15 +193,15 @@ class TrainingLoop {
   void resume() {
     step_ = task_.first_step();
     const auto steps = static_cast<double>(step_);
-    const double sum = models_.sum_over_ranks({steps})[0];
-    require(sum == steps * static_cast<double>(models_.num_ranks / models_.ranks.size()),
+    const double sum = sum_over_ranks(first_, {steps})[0];
+    require(sum == steps * static_cast<double>(first_.num_ranks() / strategies_.size()),
             ErrorCode::State, "--resume",
             "ranks found checkpoints of different steps, rank {} that of step {}; all of them must "
             "see the same folder",
-            models_.first().rank, step_);
+            first_.rank(), step_);
     const auto& states = task_.resumed->optimizer;
     for (std::size_t local = 0; local < optimizers_.size(); ++local) {
-      const auto pieces = optimized_pieces(*optimizers_[local], models_.ranks[local]);
+      const auto pieces = strategies_[local]->pieces(*optimizers_[local]);
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const auto found = std::ranges::find_if(
             states, [&](const auto& state) { return state.first == pieces[i].name; });
@@ -222,7 +209,7 @@ class TrainingLoop {
                 "the checkpoint has no state of the optimizer for {}", pieces[i].name);
         optim::Optimizer::State state = found->second;
         for (Tensor& tensor : state.tensors) {
-          tensor = piece_of(pieces[i], padded(tensor, pieces[i].shape));
+          tensor = strategies_[local]->cut(pieces[i], padded(tensor, pieces[i].shape));
         }
         optimizers_[local]->load_state(i, state);
       }
@@ -233,12 +220,12 @@ class TrainingLoop {
   void keep_checkpoint() {
     const bool is_due =
         step_ % task_.checkpoints->every == 0 || step_ == task_.num_steps || is_stopped_;
-    if (!is_due || (!is_first_ && !models_.is_in_parts())) return;
+    if (!is_due || (!is_first_ && !first_.is_in_parts())) return;
     drain_losses();  // a loss that is not finite ends the run before it is kept
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "checkpoint");
     Checkpoint checkpoint{.step = step_,
                           .settings = task_.settings,
-                          .bucket_order = bucket_order(models_),
+                          .bucket_order = first_.bucket_order(),
                           .model = weights(),
                           .optimizer = optimizer_states(),
                           .metadata = metadata_of(task_)};
@@ -247,35 +234,13 @@ class TrainingLoop {
 
   // Messages to rank 0 do not count as a step's.
   nn::StateDict weights() const {
-    const trace::UncountedScope no_part_of_a_step({models_.first().rank});
-    return models_.copy_weights();
+    const trace::UncountedScope no_part_of_a_step({first_.rank()});
+    return first_.state_dict();
   }
 
-  // By parameter; of a pipeline those of all stages, on rank 0.
   OptimizerStates optimizer_states() const {
-    const trace::UncountedScope no_part_of_a_step({models_.first().rank});
-    const OptimizerStates states = whole_optimizer_state(task_, models_, *optimizers_[0], step_);
-    if (!models_.pipeline) return states;
-    nn::StateDict mine;
-    for (const auto& [name, state] : states) {
-      mine.emplace_back(name, Tensor::empty({0}, DType::float32, Device{}));
-      for (const Tensor& tensor : state.tensors) mine.emplace_back(name, tensor);
-    }
-    OptimizerStates all;
-    for (const nn::StateDict& stage : models_.pipeline->gather(mine)) {
-      bool is_new = false;
-      for (const auto& [name, tensor] : stage) {
-        if (tensor.num_elements() > 0) {
-          if (is_new) all.back().second.tensors.push_back(tensor);
-          continue;
-        }
-        // If an earlier stage holds it, too, its state is the same there.
-        is_new = std::ranges::none_of(
-            all, [&name = name](const auto& state) { return state.first == name; });
-        if (is_new) all.push_back({name, {step_, {}}});
-      }
-    }
-    return all;
+    const trace::UncountedScope no_part_of_a_step({first_.rank()});
+    return whole_optimizer_state(task_, first_, *optimizers_[0], step_);
   }
 
   // The run ends here, before its last step.
@@ -327,7 +292,7 @@ class TrainingLoop {
     if (task_.data->test.num_rows() == 0) return;
     std::vector<double>& of_epochs =
         task_.is_text() ? result_.epoch_validation_loss : result_.epoch_accuracy;
-    of_epochs.push_back(mean_over_test(task_, models_));
+    of_epochs.push_back(mean_over_test(task_, strategies_));
   }
 
   // False at the end of the epoch.
@@ -345,7 +310,8 @@ class TrainingLoop {
   }
 
   void require_right_resumption() const {
-    const auto finding = make_step_checks(task_, models_, optimizers_)->wrong_resumption(batches_);
+    const auto finding =
+        make_step_checks(task_, strategies_, optimizers_)->wrong_resumption(batches_);
     require(!finding, ErrorCode::State, "--resume", "the run does not go on where it was: {}",
             finding ? finding->text() : "");
   }
@@ -353,7 +319,7 @@ class TrainingLoop {
   // Runs a check whose time does not count. What the devices still do belongs to the epoch.
   template <typename Check>
   void pause(const Check& check) {
-    for (const Device device : models_.devices()) stream_of(device).synchronize();
+    for (const Device device : devices_of(strategies_)) stream_of(device).synchronize();
     const Clock::time_point begin = Clock::now();
     check();
     paused_seconds_ += seconds_since(begin);
@@ -364,7 +330,7 @@ class TrainingLoop {
   }
 
   // Its times stand for the step.
-  runtime::Stream& leading_stream() const { return stream_of(models_.first().devices[0]); }
+  runtime::Stream& leading_stream() const { return stream_of(first_.devices()[0]); }
 
   // False at the end of the epoch, which comes for all ranks at once.
   bool run_step(std::size_t epoch) {
@@ -404,7 +370,10 @@ class TrainingLoop {
   StepOutput update_weights() {
     for (const auto& optimizer : optimizers_) optimizer->zero_grad();
     if (checks_) checks_->after_clearing(step_);
-    StepOutput output{compute_gradients(task_, models_, batches_), {}};
+    StepOutput output;
+    for (std::size_t local = 0; local < strategies_.size(); ++local) {
+      output.losses.push_back(add_gradients(task_, *strategies_[local], batches_[local]));
+    }
     if (task_.optimizer.clip_norm || is_norm_told()) output.grad_norm = clip_or_measure_norm();
     for (const auto& optimizer : optimizers_) optimizer->step();
     return output;
@@ -421,8 +390,12 @@ class TrainingLoop {
   }
 
   Tensor clip_or_measure_norm() const {
-    return models_.clip_gradients(
-        task_.optimizer.clip_norm.value_or(std::numeric_limits<double>::infinity()));
+    Tensor norm;  // of all ranks the same
+    for (const auto& strategy : strategies_) {
+      norm = strategy->clip_gradients(
+          task_.optimizer.clip_norm.value_or(std::numeric_limits<double>::infinity()));
+    }
+    return norm;
   }
 
   // Once the graph is captured, nothing here but the launch happens on the host.
@@ -438,23 +411,18 @@ class TrainingLoop {
     return step.output;
   }
 
-  // In bitwise mode, and of a pipeline, the loss is the sum over all rows already.
-  bool is_loss_global() const {
-    return task_.summation == Summation::bitwise || models_.pipeline != nullptr;
-  }
-
   std::size_t rows_of_loss(const data::Batch& batch) const {
-    return is_loss_global() ? batch.num_global_rows * task_.data->train.labels_per_row()
-                            : batch.labels.num_elements();
+    return first_.is_loss_global() ? batch.num_global_rows * task_.data->train.labels_per_row()
+                                   : batch.labels.num_elements();
   }
 
   void take(const StepLoss& loss, std::size_t local) {
-    const RankModel& model = models_.ranks[local];
+    const parallel::Strategy& strategy = *strategies_[local];
     if (checks_) throw_failure(checks_->findings(), loss.sum);
-    require_finite(loss, model.rank, *model.inner,
+    require_finite(loss, strategy.rank(), *strategy.module(),
                    checks_ ? "the run cannot be judged" : "training stopped");
     if (checks_) checks_->take_loss(local, loss);
-    if (observer_.on_loss && model.rank == 0) observer_.on_loss(loss.step, mean_of(loss));
+    if (observer_.on_loss && strategy.rank() == 0) observer_.on_loss(loss.step, mean_of(loss));
     if (loss.step != last_loss_.step) last_loss_ = {loss.step, 0, 0};
     for (StepLoss* total : {&last_loss_, &epoch_loss_}) {
       total->sum += loss.sum;
@@ -469,23 +437,23 @@ class TrainingLoop {
 
   // loss: of the ranks that this thread drives.
   double mean_over_ranks(const StepLoss& loss) {
-    if (is_loss_global()) return mean_of(loss);
+    if (first_.is_loss_global()) return mean_of(loss);
     const std::vector<double> sum_and_rows =
-        models_.sum_over_ranks({loss.sum, static_cast<double>(loss.num_rows)});
+        sum_over_ranks(first_, {loss.sum, static_cast<double>(loss.num_rows)});
     return sum_and_rows[0] / sum_and_rows[1];
   }
 
   // A message at the end of the run, which is no step's.
   ThinnedLosses losses_over_ranks() {
-    const trace::UncountedScope after_the_steps({models_.first().rank});
+    const trace::UncountedScope after_the_steps({first_.rank()});
     const std::vector<double>& own = curve_.sums_and_rows();
-    return curve_.means(is_loss_global() ? own : models_.sum_over_ranks(own));
+    return curve_.means(first_.is_loss_global() ? own : sum_over_ranks(first_, own));
   }
 
   void tell_step(std::size_t epoch, double learning_rate, const Tensor& grad_norm,
                  Clock::time_point start) {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "log");
-    const trace::UncountedScope no_part_of_the_step({models_.first().rank});
+    const trace::UncountedScope no_part_of_the_step({first_.rank()});
     drain_losses();
     const LoggedStep line{step_, mean_over_ranks(last_loss_), learning_rate,
                           is_first_ ? grad_norm.item() : 0};
@@ -519,7 +487,8 @@ class TrainingLoop {
   }
 
   const TrainingTask& task_;
-  const LocalModels& models_;
+  const Strategies& strategies_;
+  parallel::Strategy& first_;
   const TrainingObserver& observer_;
   const bool is_first_;  // of the ranks that this thread drives, one is rank 0
   const bool has_log_;   // rank 0 writes one, and all ranks take part in the mean
@@ -543,12 +512,12 @@ class TrainingLoop {
 
 }  // namespace
 
-TrainingResult run_loop(const TrainingTask& task, const LocalModels& models,
+TrainingResult run_loop(const TrainingTask& task, const Strategies& strategies,
                         const TrainingObserver& observer) {
   ThreadContext context = thread_context();
   if (task.launching == TrainingTask::Launching::graph) context.issue = Issue::by_caller;
   const ThreadContextScope scope(context);
-  return TrainingLoop(task, models, observer).run();
+  return TrainingLoop(task, strategies, observer).run();
 }
 
 }  // namespace lockstep::tools

@@ -1,5 +1,4 @@
-// The training loop of one thread: the same for one device, DataParallel, a rank of DDP, and all
-// ranks of DDP whose step is one graph.
+// The training loop of one thread, for whatever strategy it trains by.
 #pragma once
 
 #include <functional>
@@ -85,11 +84,11 @@ struct TrainingResult {
   double test_accuracy() const { return epoch_accuracy.empty() ? 0 : epoch_accuracy.back(); }
 };
 
-// Trains the models in place, and returns the loop's part of the result; on rank 0 with a copy of
+// Trains in place, and returns the loop's part of the result; on rank 0 with a copy of
 // the weights. Only rank 0 logs and calls the observer.
 // Throws: Error{Numeric} naming step and rank when the loss is not finite, or the parameter that is
 // not at the end; what the engine throws.
-TrainingResult run_loop(const TrainingTask& task, const LocalModels& models,
+TrainingResult run_loop(const TrainingTask& task, const Strategies& strategies,
                         const TrainingObserver& observer);
 
 }  // namespace lockstep::tools

@@ -62,7 +62,7 @@ void take_times(const TrainingTask& task, const trace::Recording& recording,
 // run's.
 TrainingResult train_rank(const TrainingTask& task, Device device, comm::Communicator& communicator,
                           const TrainingObserver& observer) {
-  return run_loop(task, make_rank_model(task, device, communicator), observer);
+  return run_loop(task, make_strategies(task, device, communicator), observer);
 }
 
 TrainingResult train_threads(const TrainingTask& task, const DevicePlacement& placement,
@@ -91,7 +91,7 @@ TrainingResult run_here(const TrainingTask& task, const DevicePlacement& placeme
   // One thread for all that is trained. Spans of the caller belong to rank 0, or to the device that
   // holds the parameters.
   const trace::TrackScope track(has_ranks(placement.mode) ? 0 : placement.devices[0].index);
-  return run_loop(task, make_models(task, placement), observer);
+  return run_loop(task, make_strategies(task, placement), observer);
 }
 
 TrainingResult train_here(const TrainingTask& task, const DevicePlacement& placement,

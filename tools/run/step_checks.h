@@ -42,7 +42,7 @@ class StepChecks {
 using Optimizers = std::vector<std::unique_ptr<optim::Optimizer>>;  // by local rank
 
 // Makes the checks of a run; tools/check defines it. REQUIRES: all of these outlive the checks.
-std::unique_ptr<StepChecks> make_step_checks(const TrainingTask& task, const LocalModels& models,
+std::unique_ptr<StepChecks> make_step_checks(const TrainingTask& task, const Strategies& strategies,
                                              const Optimizers& optimizers);
 
 }  // namespace lockstep::tools

@@ -17,7 +17,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 #include "engine/parallel/pipeline/pipeline_stage.h"
-#include "engine/parallel/sharded/unit.h"
+#include "engine/parallel/sharded/sharded.h"
 #include "engine/parallel/sync_batch_norm.h"
 #include "tools/flags/training_flags.h"
 #include "tools/run/checkpoint.h"
@@ -34,7 +34,8 @@ struct OptimizerSettings {
   double momentum = 0.9;
   double weight_decay = 0;
   // matrices: vectors do not decay, as is usual for GPTs.
-  enum class Decays { all, matrices } decays = Decays::all;
+  using Decays = parallel::Sharded::Decays;
+  Decays decays = Decays::all;
   optim::SgdOptions::Kind momentum_kind = optim::SgdOptions::Kind::plain;
   optim::Schedule schedule;
   std::optional<double> clip_norm;
@@ -64,6 +65,7 @@ struct TrainingTask {
   parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all
   std::optional<parallel::PipelineOptions> pipeline;                  // of its rows (pipeline.h)
   std::optional<parallel::ShardDepth> shard;                          // of ddp
+  bool cuts_tensors = false;                                          // --parallel tensor
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
   std::size_t table_rows = 0;  // of a GPT in initial_weights: tokens and padding

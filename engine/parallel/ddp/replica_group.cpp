@@ -49,20 +49,25 @@ ReplicaGroup::ReplicaGroup(const std::shared_ptr<nn::Module>& module,
 
 void ReplicaGroup::run_backward(
     const std::function<void(nn::Module& replica, std::size_t rank)>& backward) {
-  if (modules_[0]->is_training() && options_.buffers == DdpOptions::Buffers::broadcast) {
-    broadcast_buffers();
-  }
-  begin_step();
   for (std::size_t rank = 0; rank < size(); ++rank) {
-    ThreadContext context = thread_context();
-    context.rank = static_cast<int>(rank);
-    context.world_size = static_cast<int>(size());
-    context.issue = Issue::by_caller;
+    run_rank(rank, [&](nn::Module& replica) { backward(replica, rank); });
+  }
+}
+
+void ReplicaGroup::run_rank(std::size_t rank,
+                            const std::function<void(nn::Module& replica)>& backward) {
+  if (rank == 0) begin_step();
+  ThreadContext context = thread_context();
+  context.rank = static_cast<int>(rank);
+  context.world_size = static_cast<int>(size());
+  context.issue = Issue::by_caller;
+  {
     const ThreadContextScope scope(context);
     const trace::TrackScope track(devices()[rank].index);
-    backward(*modules_[rank], rank);
+    backward(*modules_[rank]);
     buckets_[rank]->require_complete(context.rank);
   }
+  if (rank + 1 < size()) return;
   schedule_.reduce_rest();
   schedule_.wait();
   if (options_.reducer.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
@@ -79,6 +84,9 @@ void ReplicaGroup::broadcast_buffers() {
 }
 
 void ReplicaGroup::begin_step() {
+  if (modules_[0]->is_training() && options_.buffers == DdpOptions::Buffers::broadcast) {
+    broadcast_buffers();
+  }
   // A step that ended in an error may have left all-reduces at work on the buckets.
   schedule_.wait();
   for (const auto& buckets : buckets_) {

@@ -38,6 +38,8 @@ class ReplicaGroup {
   // Buffers follow rank 0 before, if the modules are in training.
   // Throws Error{State} naming the parameters of a rank that got no gradient.
   void run_backward(const std::function<void(nn::Module& replica, std::size_t rank)>& backward);
+  // The same for one rank. REQUIRES: it is called for rank 0, then for the others in turn.
+  void run_rank(std::size_t rank, const std::function<void(nn::Module& replica)>& backward);
 
  private:
   void broadcast_buffers();

@@ -14,7 +14,7 @@
 #include "engine/core/thread_context.h"
 #include "engine/nn/loss.h"
 #include "engine/nn/state_dict.h"
-#include "engine/optim/clip_grad_norm.h"
+#include "engine/parallel/clip_over_ranks.h"
 #include "engine/plan/collective_plan.h"
 #include "engine/runtime/device_span.h"
 
@@ -289,23 +289,13 @@ void PipelineStage::add_shared_gradients() const {
 
 Tensor PipelineStage::clip_gradients(double max_norm) const {
   std::vector<Variable> counted;
-  std::vector<TensorView> views;
   for (const Variable& parameter : tensors_->parameters()) {
     const auto shared = std::ranges::find_if(
         shared_, [&](const Shared& s) { return s.parameter.is_same(parameter); });
     const bool counts = shared == shared_.end() || shared->stages[0] == static_cast<int>(rank_);
     if (counts) counted.push_back(parameter);
-    if (parameter.grad().defined()) views.push_back(parameter.grad().view());
-    if (parameter.grad().defined()) parameter.grad().bump_version();
   }
-  constexpr double kMeasures = std::numeric_limits<double>::infinity();
-  const double mine =
-      counted.empty() ? 0 : optim::clip_grad_norm_on_device(counted, kMeasures).item();
-  const double squares =
-      comm::reduce_number(mine * mine, comm::ReduceOp::sum, *communicator_, device_);
-  const Tensor norm = Tensor::full({}, std::sqrt(squares), DType::float64, device_);
-  if (max_norm < kMeasures) norm.backend().clip(norm.stream(), views, norm.view(), max_norm);
-  return norm;
+  return clip_over_ranks(counted, tensors_->parameters(), max_norm, *communicator_, device_);
 }
 
 // By messages, which have arrived before the other stages are done: nobody waits.

@@ -6,7 +6,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
-#include "engine/optim/clip_grad_norm.h"
+#include "engine/parallel/clip_over_ranks.h"
 #include "engine/parallel/ddp/ddp.h"
 
 namespace lockstep::parallel {
@@ -58,21 +58,7 @@ Tensor Sharded::clip_grad_norm(double max_norm) const {
   std::vector<Variable> values;
   for (const ShardPiece& piece : pieces()) values.push_back(piece.value);
   const Device device = units()[0].layout().parameters[0].second.device();
-  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-  const double mine = values.empty() ? 0 : optim::clip_grad_norm_on_device(values, kNoLimit).item();
-  const double norm =
-      std::sqrt(comm::reduce_number(mine * mine, comm::ReduceOp::sum, *communicator_, device));
-  const Tensor of_all = Tensor::full({}, norm, DType::float64, device);
-  std::vector<TensorView> grads;
-  for (const Variable& value : values) {
-    if (!value.grad().defined()) continue;
-    value.grad().bump_version();
-    grads.push_back(value.grad().view());
-  }
-  if (max_norm < kNoLimit && !grads.empty()) {
-    of_all.backend().clip(of_all.stream(), grads, of_all.view(), max_norm);
-  }
-  return of_all;
+  return clip_over_ranks(values, values, max_norm, *communicator_, device);
 }
 
 void Sharded::gather(const OfPiece& of_piece, const Visit& visit) const {

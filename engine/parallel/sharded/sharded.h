@@ -52,7 +52,9 @@ class Sharded final : public nn::ModuleOf<Sharded> {
   // While one lives, a backward pass is one of several before a step (UnitSchedule::set_stepping).
   class NoStep {
    public:
-    explicit NoStep(UnitSchedule& schedule) : schedule_(schedule) { schedule_.set_stepping(false); }
+    explicit NoStep(UnitSchedule& schedule, bool applies = true) : schedule_(schedule) {
+      if (applies) schedule_.set_stepping(false);
+    }
     ~NoStep() { schedule_.set_stepping(true); }
     NoStep(const NoStep&) = delete;
     NoStep& operator=(const NoStep&) = delete;
@@ -60,7 +62,8 @@ class Sharded final : public nn::ModuleOf<Sharded> {
    private:
     UnitSchedule& schedule_;
   };
-  [[nodiscard]] NoStep no_step() { return NoStep(*schedule_); }
+  // With false it changes nothing.
+  [[nodiscard]] NoStep no_step(bool applies = true) { return NoStep(*schedule_, applies); }
 
   // Makes whole tensors of all ranks' tensors for their pieces (values, gradients, an optimizer's
   // state): visit(name of the parameter, tensor), unit by unit. All ranks call it.
