@@ -105,6 +105,25 @@ TEST(Compare, InterruptsAndResumesItsLastRow) {
                   {"[--interrupt]", "--act-as"});
 }
 
+TEST(Compare, RowsWithCutMatricesAreJudgedLikeDdps) {
+  const TempFolder folder;
+  for (const char* how : {"--model mlp:64-256-256-10 --clip-norm 0.5",
+                          "--dataset embedded-text --model gpt:1-4-16-16 --optimizer adamw "
+                          "--accumulate 2 --ranks processes"}) {
+    SCOPED_TRACE(how);
+    expect_success(run_lockstep(words("compare --batch 30 --modes ddp,tensor --devices 2,4 "
+                                      "--steps 4 --json r " +
+                                      std::string(how)),
+                                folder.path()));
+    const nlohmann::json rows = read_json(folder / "r")["rows"];
+    ASSERT_EQ(rows.size(), 5U);
+    for (const nlohmann::json& row : rows) {
+      EXPECT_EQ(row["verdict"]["equal"], true);
+      if (row["mode"] == "tensor") EXPECT_GT(row["comm_bytes_per_device_per_step"], 0);
+    }
+  }
+}
+
 // Shards of rows that are uneven, clipping, and a last rank that has padding alone of a bias.
 TEST(Compare, RowsWithShardsAreJudgedLikeDdps) {
   const TempFolder folder;

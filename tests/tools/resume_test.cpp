@@ -52,6 +52,7 @@ TEST_F(Resume, EndsWithTheWeightsOfAnUndisturbedRun) {
         "--bitwise --parallel ddp --devices 2",
         "--dataset embedded-text --model gpt:1-2-16-16 --optimizer adamw --batch 512",
         "--parallel ddp --devices 3 --shard parameters --optimizer adamw",
+        "--parallel tensor --devices 2 --optimizer adamw --clip-norm 0.1",
         "--sampler torch --parallel ddp --devices 2 --clip-norm 0.1 --schedule step:7"}) {
     fs::remove_all(folder_ / "kept");
     const Outcome undisturbed = train("--steps 40 " + flags);

@@ -60,6 +60,22 @@ mutant(labels_of_the_first_micro_batch
   RUN "--modes pipeline --devices 2 --model mlp:64-32-10 --steps 3"
   EXPECT "pipeline on 2 devices" "gradients: step 0" "relative error")
 
+# --- tensor parallelism
+
+mutant(gradient_of_one_ranks_part
+  SOURCE engine/parallel/tensor_parallel.cpp
+  REPLACE [=[return Gradients{sum_of_all(grad_outputs[0], communicator)};]=]
+  WITH [=[return Gradients{grad_outputs[0].clone()};]=]
+  RUN "--modes tensor --devices 2 --model mlp:64-32-32-32-10 --steps 3"
+  EXPECT "tensor on 2 devices" "gradients: step 0" "parameter [02]\\.(weight|bias)" "relative error")
+
+mutant(clipped_with_what_every_rank_has
+  SOURCE engine/parallel/strategies.cpp
+  REPLACE [=[const bool counts = rank() == 0 || parameter.kind == CutParameter::Kind::cut;]=]
+  WITH [=[const bool counts = true;]=]
+  RUN "--modes tensor --devices 2 --dataset embedded-text --model gpt:2-2-32-16 --batch 8 --clip-norm 0.1 --steps 3"
+  EXPECT "tensor on 2 devices" "gradients: step 0" "parameter transformer" "relative error")
+
 # --- DistributedDataParallel
 
 mutant(rank_keeps_its_own_weights

@@ -157,6 +157,8 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
           "resumes a row at full speed, and --act-as slows it down; leave one out");
   require(!flags.is_predicting || training.accumulate == 1, ErrorCode::Usage, "--predict",
           "predicts steps of one backward pass, and --accumulate takes several; leave one out");
+  require(!flags.is_predicting || std::ranges::count(flags.modes, "tensor") == 0, ErrorCode::Usage,
+          "--predict", "does not predict the mode tensor; leave one out");
   const bool has_pipeline = std::ranges::count(flags.modes, "pipeline") > 0;
   const DeviceType type = resolve_ranks_and_type(flags.training, has_pipeline);
   const std::size_t most = most_devices(flags.device_counts);
@@ -271,10 +273,10 @@ void add_compare_command(CLI::App& program, const CommandLine& command, int& exi
   compare
       .add_option("--modes", flags->modes,
                   "ways to train on several devices: dp (PyTorch's DataParallel), ddp (its "
-                  "DistributedDataParallel), pipeline, zero1, zero2, zero3")
+                  "DistributedDataParallel), pipeline, zero1, zero2, zero3, tensor")
       ->type_name("MODES")
       ->delimiter(',')
-      ->check(one_of({"dp", "ddp", "pipeline", "zero1", "zero2", "zero3"}));
+      ->check(one_of({"dp", "ddp", "pipeline", "zero1", "zero2", "zero3", "tensor"}));
   compare.add_option("--devices", flags->device_counts, "numbers of devices, a row for each")
       ->type_name("COUNTS");
   compare.add_flag("--interrupt", flags->interrupt,

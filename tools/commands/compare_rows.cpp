@@ -113,6 +113,8 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::vector<
       if (placement.mode == Mode::pipeline) {
         of_row = with_pipeline(std::move(of_row), flags, num_devices);
       }
+      of_row.cuts_tensors = placement.mode == Mode::tensor;
+      if (of_row.cuts_tensors) require_fitting_tensor(flags, of_row, num_devices);
       rows.push_back(
           {placement, std::move(of_row), rows_per_device, are_missing(num_devices, type)});
       rows.back().task.shard = shard_depth(placement.mode);

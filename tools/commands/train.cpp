@@ -30,20 +30,19 @@
 namespace lockstep::tools {
 namespace {
 
+Mode mode_of(const TrainingFlags& flags) {
+  if (flags.parallel == "ddp") return mode_of_ranks(flags.shard);
+  return flags.parallel == "none" ? Mode::single : parse_mode(flags.parallel);
+}
+
 void require_fitting_processes(const TrainingFlags& flags, int num_ranks) {
-  require(flags.parallel == "ddp" || flags.parallel == "pipeline", ErrorCode::Usage, "--parallel",
-          "ranks that are processes ({} here) train with --parallel ddp or pipeline; found {}, "
-          "which is "
-          "for one process with {}",
+  require(has_ranks(mode_of(flags)), ErrorCode::Usage, "--parallel",
+          "ranks that are processes ({} here) train with --parallel ddp, pipeline or tensor; found "
+          "{}, which is for one process with {}",
           num_ranks, flags.parallel, flags.parallel == "dp" ? "several devices" : "one device");
   require(flags.device_ids.empty(), ErrorCode::Usage, "--device-ids",
           "is for ranks that are threads; a process takes the device of its local rank, and "
           "CUDA_VISIBLE_DEVICES says which GPUs there are");
-}
-
-Mode mode_of(const TrainingFlags& flags) {
-  if (flags.parallel == "ddp") return mode_of_ranks(flags.shard);
-  return flags.parallel == "none" ? Mode::single : parse_mode(flags.parallel);
 }
 
 DevicePlacement placement_of(const TrainingFlags& flags, int num_ranks, DeviceType type) {
@@ -159,10 +158,11 @@ int train_here(const TrainingFlags& flags, const CommandLine& command) {
   const std::vector<Device> devices = resolve_devices(flags, type);
   require_on_stage(flags, devices);
   const DevicePlacement placement{mode_of(flags), devices, std::nullopt};
-  require(placement.mode != Mode::single || devices.size() == 1, ErrorCode::Usage, "--parallel",
-          "{} devices were asked for; say how to use them: --parallel dp, --parallel ddp or "
-          "--parallel pipeline",
-          devices.size());
+  require(
+      placement.mode != Mode::single || devices.size() == 1, ErrorCode::Usage, "--parallel",
+      "{} devices were asked for; say how to use them: --parallel dp, --parallel ddp, --parallel "
+      "pipeline or --parallel tensor",
+      devices.size());
   require_effects(flags, {placement.mode}, type);
   TrainingTask task = make_task(flags, devices.size());
   require_fitting_sampler(task, placement);

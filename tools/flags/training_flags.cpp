@@ -24,10 +24,12 @@ TrainingFlag flag(const char* name, FlagMember member, const char* help, FlagRul
 const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--device", &F::device, "where to compute; auto is the GPUs, or the CPU if there are none",
          {.one_of = {"auto", "cpu", "cuda"}}),
-    flag("--parallel", &F::parallel,
-         "how several devices train: dp as PyTorch's DataParallel, ddp as its "
-         "DistributedDataParallel, pipeline with a part of the model on each",
-         {.one_of = {"none", "dp", "ddp", "pipeline"}, .commands = kTrain}),
+    flag(
+        "--parallel", &F::parallel,
+        "how several devices train: dp as PyTorch's DataParallel, ddp as its "
+        "DistributedDataParallel, pipeline with a part of the model on each, tensor with a part of "
+        "each matrix",
+        {.one_of = {"none", "dp", "ddp", "pipeline", "tensor"}, .commands = kTrain}),
     flag("--stages", &F::stages, "stages of the pipeline, one device each", {.commands = kTrain}),
     flag("--micro-batches", &F::micro_batches,
          "micro-batches into which a pipeline cuts a batch (default: four for each stage)"),

@@ -11,6 +11,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/process.h"
 #include "engine/launch/rank_environment.h"
+#include "engine/nn/models.h"
 #include "engine/plan/micro_shards.h"
 #include "engine/plan/scatter.h"
 #include "engine/runtime/logical_device.h"
@@ -24,8 +25,8 @@ namespace lockstep::tools {
 namespace {
 
 constexpr std::size_t kMostThreads = 1024;  // of a device
-constexpr std::array<std::string_view, 7> kModes = {"single", "dp",    "ddp",  "pipeline",
-                                                    "zero1",  "zero2", "zero3"};
+constexpr std::array<std::string_view, 8> kModes = {"single", "dp",    "ddp",   "pipeline",
+                                                    "zero1",  "zero2", "zero3", "tensor"};
 // The words of --shard, in the order of the modes zero1, zero2 and zero3.
 constexpr std::array<std::string_view, 3> kShards = {"optimizer", "gradients", "parameters"};
 
@@ -120,7 +121,7 @@ std::string describe_gpus(const std::vector<Device>& devices) {
 // Devices without rows of a full batch.
 std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {
   const std::size_t num_devices = placement.devices.size();
-  if (placement.mode == Mode::pipeline) return 0;
+  if (placement.mode == Mode::pipeline || placement.mode == Mode::tensor) return 0;
   if (task.sampler == Sampler::torch && has_ranks(placement.mode)) return 0;
   const std::size_t rows = task.rows_of_full_batch();
   if (task.summation == Summation::plain) {
@@ -145,7 +146,7 @@ Mode parse_mode(std::string_view name) {
 }
 
 bool has_ranks(Mode mode) {
-  return mode == Mode::ddp || mode == Mode::pipeline || shard_depth(mode);
+  return mode != Mode::single && mode != Mode::data_parallel;
 }
 
 std::optional<parallel::ShardDepth> shard_depth(Mode mode) {
@@ -275,6 +276,38 @@ std::string idle_note(const TrainingTask& task, const DevicePlacement& placement
   return fmt::format("{} of {} devices {} idle: a batch of {} has no rows for {}", idle,
                      placement.devices.size(), idle == 1 ? "stays" : "stay",
                      count_text(task.rows_of_full_batch(), "row"), idle == 1 ? "it" : "them");
+}
+
+void require_fitting_tensor(const TrainingFlags& flags, const TrainingTask& task,
+                            std::size_t num_ranks) {
+  const auto refuse = [](bool is_refused, std::string_view flag, std::string_view why) {
+    require(!is_refused, ErrorCode::Usage, flag, "{}", why);
+  };
+  const nn::ModelSpec spec = nn::parse_model(task.model);
+  const bool is_mlp = spec.kind == nn::ModelSpec::Kind::mlp && spec.mlp.sizes.size() > 2;
+  require(is_mlp || spec.takes_text(), ErrorCode::Usage, "--model",
+          "tensor parallelism cuts the matrices of an MLP with hidden layers or of a GPT, found {}",
+          task.model);
+  refuse(
+      flags.bitwise, "--bitwise",
+      "adds eight micro-shards of rows in a tree, and tensor parallelism cuts matrices; leave it "
+      "out");
+  refuse(flags.graph, "--graph",
+         "captures steps from one thread, and the ranks of tensor parallelism wait for each other; "
+         "leave it out");
+  refuse(flags.sampler != "exact", "--sampler",
+         "torch gives each rank rows of its own, and in tensor parallelism they share them; use "
+         "exact");
+  std::vector<std::pair<std::string, std::size_t>> cut;
+  if (spec.takes_text()) cut.emplace_back("heads", spec.gpt.heads);
+  for (std::size_t i = 1; is_mlp && i + 1 < spec.mlp.sizes.size(); i += 2) {
+    cut.emplace_back(fmt::format("neurons of hidden layer {}", i), spec.mlp.sizes[i]);
+  }
+  for (const auto& [what, count] : cut) {
+    require(count % num_ranks == 0, ErrorCode::Usage, "--devices",
+            "{} devices do not divide the {} {} of {}; use a number that does", num_ranks, count,
+            what, task.model);
+  }
 }
 
 void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement) {

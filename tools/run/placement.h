@@ -16,7 +16,7 @@
 namespace lockstep::tools {
 
 // zero1 to zero3: ddp with --shard optimizer, gradients or parameters.
-enum class Mode { single, data_parallel, ddp, pipeline, zero1, zero2, zero3 };
+enum class Mode { single, data_parallel, ddp, pipeline, zero1, zero2, zero3, tensor };
 
 // "single", "dp", "ddp", "pipeline", "zero1", ..., as in the run file. Throws Error{Usage} for any
 // other name.
@@ -75,6 +75,10 @@ std::size_t num_physical_devices(const DevicePlacement& placement);
 // The line that says how many devices get no rows of a full batch, because it has too few; empty if
 // all have some.
 std::string idle_note(const TrainingTask& task, const DevicePlacement& placement);
+
+// Throws Error{Usage} for what --parallel tensor cannot do with so many ranks.
+void require_fitting_tensor(const TrainingFlags& flags, const TrainingTask& task,
+                            std::size_t num_ranks);
 
 // Throws Error{Usage} when --sampler torch cannot give every rank of ddp as many rows.
 void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement);

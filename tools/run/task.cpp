@@ -367,6 +367,8 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
            "leave one out");
     task.shard = shard_depth(mode_of_ranks(flags.shard));
   }
+  task.cuts_tensors = flags.parallel == "tensor";
+  if (task.cuts_tensors) require_fitting_tensor(flags, task, num_devices);
   if (flags.parallel == "pipeline") task.pipeline = read_pipeline(flags, task.model, num_devices);
   take_accumulation(task, flags);
   task.all_reduce_plan = plan::parse_all_reduce_plan(flags.plan);
