@@ -222,10 +222,10 @@ mutant(mean_over_a_rank_taken_for_the_mean_over_all
 # --- right at first, and wrong later: an epoch of digits has 24 steps
 
 mutant(momentum_reset_after_the_first_epoch
-  SOURCE tools/run/loop.cpp
-  REPLACE [=[    for (const auto& loader : loaders_) loader->start_epoch(epoch);]=]
-  WITH [=[    for (const auto& loader : loaders_) loader->start_epoch(epoch);
-    for (std::size_t p = 0; epoch == 1 && first_.num_ranks() > 1 && p < optimizers_[0]->parameters().size(); ++p) {
+  SOURCE tools/run/step.cpp
+  REPLACE [=[  for (const auto& loader : loaders_) loader->start_epoch(epoch);]=]
+  WITH [=[  for (const auto& loader : loaders_) loader->start_epoch(epoch);
+    for (std::size_t p = 0; epoch == 1 && strategies_[0]->num_ranks() > 1 && p < optimizers_[0]->parameters().size(); ++p) {
       for (const auto& optimizer : optimizers_) optimizer->state(p).tensors[0].fill(0);
     }]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
@@ -236,9 +236,9 @@ mutant(momentum_reset_after_the_first_epoch_between_processes
   EXPECT "ddp on 2 devices" "update: step 24" "rank 0" "parameter [02]\\.(weight|bias)" "momentum: it changed between the previous step and this one")
 
 mutant(schedule_counts_every_ranks_steps
-  SOURCE tools/run/loop.cpp
-  REPLACE [=[task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);]=]
-  WITH [=[task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_ * first_.num_ranks());]=]
+  SOURCE tools/run/step.cpp
+  REPLACE [=[task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step);]=]
+  WITH [=[task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step * strategies_[0]->num_ranks());]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --schedule step:60 --epochs 3"
   EXPECT "ddp on 2 devices" "schedule: step 30" "rank 0" "parameter all" "the learning rate is 0.01")
 
@@ -296,9 +296,9 @@ mutant(learning_rate_stays_on_the_devices
   EXPECT "ddp on 2 devices" "update: step 35" "rank [01]" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
 mutant(gradients_clipped_only_at_first
-  SOURCE tools/run/loop.cpp
-  REPLACE [=[    if (task_.optimizer.clip_norm || is_norm_told()) output]=]
-  WITH [=[    if (step_ < 25 || first_.num_ranks() == 1) output]=]
+  SOURCE tools/run/step.cpp
+  REPLACE [=[  if (task_.optimizer.clip_norm || norm == AskedNorm::yes) {]=]
+  WITH [=[  if (step < 25 || strategies_[0]->num_ranks() == 1) {]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --clip-norm 0.1 --epochs 2"
   EXPECT "ddp on 2 devices" "gradients: step [2-4][0-9]" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
@@ -392,11 +392,11 @@ mutant(batches_not_counted_by_ranks
   EXPECT "ddp on 2 devices" "statistics: step 0" "num_batches_tracked" "relative error")
 
 mutant(statistics_zeroed_before_every_step
-  SOURCE tools/run/loop.cpp
-  REPLACE [=[    for (const auto& optimizer : optimizers_) optimizer->zero_grad();]=]
-  WITH [=[    for (const auto& optimizer : optimizers_) optimizer->zero_grad();
-    for (const Tensor& buffer : first_.module()->buffers()) {
-      if (first_.num_ranks() > 1) buffer.fill(0);
+  SOURCE tools/run/step.cpp
+  REPLACE [=[  for (const auto& optimizer : optimizers_) optimizer->zero_grad();]=]
+  WITH [=[  for (const auto& optimizer : optimizers_) optimizer->zero_grad();
+    for (const Tensor& buffer : strategies_[0]->module()->buffers()) {
+      if (strategies_[0]->num_ranks() > 1) buffer.fill(0);
     }]=]
   RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
   EXPECT "ddp on 2 devices" "statistics: step 0" "relative error")
@@ -476,7 +476,7 @@ mutant(loss_curve_of_rank_0
   EXPECT "ddp on 2 devices" "result: step 19" "point 0 of the loss curve" "all ranks' rows")
 
 mutant(test_rows_of_rank_0
-  SOURCE tools/run/loop.cpp
+  SOURCE tools/run/test_rows.cpp
   REPLACE [=[  return sum_over_ranks(*strategies[0], {sum})[0] /]=]
   WITH [=[  sum_over_ranks(*strategies[0], {sum});
   return sum /]=]
@@ -488,7 +488,7 @@ mutant(validation_tokens_of_rank_0
   EXPECT "zero2 on 2 devices" "result: step 2" "the test rows give" "one device with the run's weights")
 
 mutant(tested_with_each_ranks_own_statistics
-  SOURCE tools/run/loop.cpp
+  SOURCE tools/run/test_rows.cpp
   REPLACE [=[    if (first.num_ranks() == 1 || !task.has_own_statistics()) return;]=]
   WITH [=[    if (first.num_ranks() > 0 || !task.has_own_statistics()) return;]=]
   RUN "--modes ddp --devices 3 --model resnet18:4 --batch 12 --epochs 1 --lr 0.02"

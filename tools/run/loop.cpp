@@ -7,13 +7,14 @@
 
 #include "engine/core/files.h"
 #include "engine/core/thread_context.h"
-#include "engine/nn/loss.h"
 #include "engine/runtime/device_span.h"
-#include "engine/runtime/step_graph.h"
+#include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
+#include "tools/run/step.h"
 #include "tools/run/step_checks.h"
 #include "tools/run/stop.h"
+#include "tools/run/test_rows.h"
 #include "tools/run/weights_file.h"
 
 namespace lockstep::tools {
@@ -23,118 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// The results of a step.
-struct StepOutput {
-  std::vector<Tensor> losses;  // by local rank
-  Tensor grad_norm;            // before clipping; undefined if no one asks for it
-};
-
-// The steps of an epoch have the same rows but for the last one, whose batch may be smaller: a
-// graph for each, over the same tensors, of which the smaller batch is the first rows.
-struct CapturedSteps {
-  struct Step {
-    runtime::StepGraph graph;
-    StepOutput output = {};
-  };
-
-  CapturedSteps(const TrainingTask& task, const Strategies& strategies)
-      : full{runtime::StepGraph(devices_of(strategies))},
-        last{runtime::StepGraph(devices_of(strategies))} {
-    for (const auto& strategy : strategies) {
-      const std::size_t rows = strategy->rows_of(task.rows_of_full_batch()).size;
-      const Device device = strategy->devices()[0];
-      x.push_back(Tensor::empty(task.batch_shape(rows), task.batch_dtype(), device));
-      labels.push_back(Tensor::empty(task.label_shape(rows), DType::int64, device));
-    }
-  }
-
-  Step& step_of(const std::vector<data::Batch>& batches) {
-    const bool is_full =
-        std::ranges::equal(batches, labels, [](const data::Batch& batch, const Tensor& whole) {
-          return batch.labels.num_elements() == whole.num_elements();
-        });
-    return is_full ? full : last;
-  }
-
-  // The inputs of the graphs, by local rank.
-  std::vector<Tensor> x;       // [rows, features]
-  std::vector<Tensor> labels;  // [rows] int64, of a text [rows, tokens]
-  Step full;
-  Step last;
-};
-
-// How many labels the logits get right; for a text, the sum of their losses.
-double judge(const TrainingTask& task, const Variable& logits, const Tensor& labels) {
-  if (!task.is_text()) return static_cast<double>(nn::count_correct(logits.value(), labels));
-  return cross_entropy(logits, labels.reshape({labels.num_elements()}), Reduction::sum,
-                       Logits::consume)
-      .item();
-}
-
-// Judges this rank's part of the test rows, and adds up.
-double judge_test_rows(const TrainingTask& task, parallel::Strategy& strategy) {
-  const data::LabelledRows& test = task.data->test;
-  data::SamplerOptions options;
-  options.num_samples = test.num_rows();
-  options.batch_size = test.is_text() ? task.batch : 1024;
-  options.windows = test.windows();
-  options.rank = strategy.shard();
-  options.world_size = strategy.num_shards();
-  options.shuffle = data::Shuffle::off;
-  data::DataLoader loader(
-      std::shared_ptr<const data::LabelledRows>(task.data, &test),
-      [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); },
-      {.device = strategy.devices()[0], .dtype = task.dtype, .row_shape = task.model_data().row});
-  const NoGradScope no_grad;
-  strategy.module()->eval();
-  double sum = 0;
-  while (const std::optional<data::Batch> batch = loader.next()) {
-    const bool is_empty = batch->labels.num_elements() == 0;
-    if (is_empty && !strategy.is_in_parts()) continue;  // else ranks make each other's passes
-    const Variable logits = strategy.evaluate(batch->x);
-    if (logits.defined() && !is_empty) sum += judge(task, logits, batch->labels);
-  }
-  strategy.module()->train();
-  return sum;
-}
-
-// While one lives, all ranks have rank 0's running statistics, which are those that are saved.
-class StatisticsOfRank0 {
- public:
-  StatisticsOfRank0(const TrainingTask& task, const Strategies& strategies) {
-    const parallel::Strategy& first = *strategies[0];
-    if (first.num_ranks() == 1 || !task.has_own_statistics()) return;
-    const trace::UncountedScope no_part_of_a_step({first.rank()});
-    const std::vector<Tensor> of_first = first.module()->buffers();
-    for (const auto& strategy : strategies) {
-      const std::vector<Tensor> buffers = strategy->module()->buffers();
-      for (std::size_t i = 0; i < buffers.size(); ++i) {
-        own_.emplace_back(buffers[i], buffers[i].clone());
-        if (first.communicator() == nullptr) buffers[i].copy_from(of_first[i]);
-        if (first.communicator() != nullptr) first.communicator()->broadcast(buffers[i], 0).wait();
-      }
-    }
-  }
-  StatisticsOfRank0(const StatisticsOfRank0&) = delete;
-  StatisticsOfRank0& operator=(const StatisticsOfRank0&) = delete;
-  ~StatisticsOfRank0() {
-    for (const auto& [buffer, own] : own_) buffer.copy_from(own);
-  }
-
- private:
-  std::vector<std::pair<Tensor, Tensor>> own_;
-};
-
-// The mean over all test labels, in eval mode. All ranks call it.
-double mean_over_test(const TrainingTask& task, const Strategies& strategies) {
-  const StatisticsOfRank0 shared(task, strategies);
-  double sum = 0;
-  for (const auto& strategy : strategies) sum += judge_test_rows(task, *strategy);
-  const data::LabelledRows& test = task.data->test;
-  return sum_over_ranks(*strategies[0], {sum})[0] /
-         static_cast<double>(test.num_rows() * test.labels_per_row());
 }
 
 // An optimizer's state for a parameter's padding is zero, and checkpoints leave it out.
@@ -153,19 +42,20 @@ class TrainingLoop {
         strategies_(strategies),
         first_(*strategies[0]),
         observer_(observer),
+        training_step_(task, strategies),
         is_first_(first_.rank() == 0),
         has_log_(!observer.log_path.empty()),
         curve_(task.num_steps - std::min(task.first_step(), task.num_steps)) {
-    for (const auto& strategy : strategies) {
-      optimizers_.push_back(make_optimizer(task, *strategy));
-      loaders_.push_back(make_loader(task, *strategy));
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
       losses_.emplace_back(
           [this, local = losses_.size()](const StepLoss& loss) { take(loss, local); });
     }
     if (task.resumed) resume();
-    if (task.launching == TrainingTask::Launching::graph) captured_.emplace(task, strategies);
     if (is_first_ && has_log_) log_.emplace(observer.log_path, "--log");
-    if (observer.checks == Checks::on) checks_ = make_step_checks(task, strategies, optimizers_);
+    if (observer.checks == Checks::on) {
+      checks_ = make_step_checks(task, strategies, training_step_.optimizers());
+      training_step_.set_checks(checks_.get());
+    }
   }
 
   TrainingResult run() {
@@ -200,8 +90,8 @@ class TrainingLoop {
             "see the same folder",
             first_.rank(), step_);
     const auto& states = task_.resumed->optimizer;
-    for (std::size_t local = 0; local < optimizers_.size(); ++local) {
-      const auto pieces = strategies_[local]->pieces(*optimizers_[local]);
+    for (std::size_t local = 0; local < training_step_.optimizers().size(); ++local) {
+      const auto pieces = strategies_[local]->pieces(*training_step_.optimizers()[local]);
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const auto found = std::ranges::find_if(
             states, [&](const auto& state) { return state.first == pieces[i].name; });
@@ -211,7 +101,7 @@ class TrainingLoop {
         for (Tensor& tensor : state.tensors) {
           tensor = strategies_[local]->cut(pieces[i], padded(tensor, pieces[i].shape));
         }
-        optimizers_[local]->load_state(i, state);
+        training_step_.optimizers()[local]->load_state(i, state);
       }
     }
   }
@@ -240,7 +130,7 @@ class TrainingLoop {
 
   OptimizerStates optimizer_states() const {
     const trace::UncountedScope no_part_of_a_step({first_.rank()});
-    return whole_optimizer_state(task_, first_, *optimizers_[0], step_);
+    return whole_optimizer_state(task_, first_, *training_step_.optimizers()[0], step_);
   }
 
   // The run ends here, before its last step.
@@ -264,7 +154,7 @@ class TrainingLoop {
     epoch_loss_ = {};
     line_time_ = start;
     line_step_ = step_;
-    for (const auto& loader : loaders_) loader->start_epoch(epoch);
+    training_step_.start_epoch(epoch);
     while (step_ < task_.num_steps && may_go_on() && run_checked_step(epoch)) {
       ++step_;
       if (task_.checkpoints) keep_checkpoint();
@@ -304,14 +194,14 @@ class TrainingLoop {
     if (task_.resumed && step_ == task_.first_step()) require_right_resumption();
     if (!is_checked) return true;
     if (checks_->is_due(step_)) drain_losses();
-    const auto check = [&] { checks_->after_step(step_, batches_); };
+    const auto check = [&] { checks_->after_step(step_, training_step_.batches()); };
     is_read ? pause(check) : check();
     return true;
   }
 
   void require_right_resumption() const {
-    const auto finding =
-        make_step_checks(task_, strategies_, optimizers_)->wrong_resumption(batches_);
+    const auto finding = make_step_checks(task_, strategies_, training_step_.optimizers())
+                             ->wrong_resumption(training_step_.batches());
     require(!finding, ErrorCode::State, "--resume", "the run does not go on where it was: {}",
             finding ? finding->text() : "");
   }
@@ -319,65 +209,36 @@ class TrainingLoop {
   // Runs a check whose time does not count. What the devices still do belongs to the epoch.
   template <typename Check>
   void pause(const Check& check) {
-    for (const Device device : devices_of(strategies_)) stream_of(device).synchronize();
+    for (const Device device : devices_of(strategies_)) {
+      runtime::logical_device(device).compute_stream().synchronize();
+    }
     const Clock::time_point begin = Clock::now();
     check();
     paused_seconds_ += seconds_since(begin);
   }
 
-  static runtime::Stream& stream_of(Device device) {
-    return runtime::logical_device(device).compute_stream();
-  }
-
-  // Its times stand for the step.
-  runtime::Stream& leading_stream() const { return stream_of(first_.devices()[0]); }
-
   // False at the end of the epoch, which comes for all ranks at once.
   bool run_step(std::size_t epoch) {
     const Clock::time_point start = Clock::now();
-    thread_context().step = step_;
-    runtime::WorkSpan span(leading_stream(), trace::Lane::host, trace::Category::step, "step");
+    runtime::WorkSpan span(training_step_.stream(), trace::Lane::host, trace::Category::step,
+                           "step");
     span.set_sequence(static_cast<std::int64_t>(step_));
-    if (!take_batches()) {
+    const auto output = training_step_.run(step_, is_norm_told() ? AskedNorm::yes : AskedNorm::no);
+    if (!output) {
       span.cancel();
       return false;
     }
-    const double learning_rate =
-        task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);
-    for (const auto& optimizer : optimizers_) optimizer->set_learning_rate(learning_rate);
-    const StepOutput output = captured_ ? launch(captured_->step_of(batches_)) : update_weights();
-    for (std::size_t local = 0; local < output.losses.size(); ++local) {
-      losses_[local].push(step_, rows_of_loss(batches_[local]), output.losses[local]);
+    for (std::size_t local = 0; local < output->losses.size(); ++local) {
+      losses_[local].push(step_, rows_of_loss(training_step_.batches()[local]),
+                          output->losses[local]);
     }
-    if (has_log_ || has_line()) tell_step(epoch, learning_rate, output.grad_norm, start);
+    if (has_log_ || has_line()) {
+      tell_step(epoch, training_step_.learning_rate(step_), output->grad_norm, start);
+    }
     return true;
   }
 
-  bool take_batches() {
-    trace::ScopedSpan span(trace::Lane::host, trace::Category::data, "next batch");
-    runtime::DeviceSpan on_device(leading_stream(), trace::Lane::compute, trace::Category::data,
-                                  "take batch");
-    batches_.clear();
-    for (std::size_t local = 0; local < loaders_.size(); ++local) {  // each must see the end
-      const std::optional<data::Batch> batch =
-          captured_ ? loaders_[local]->next_into(captured_->x[local], captured_->labels[local])
-                    : loaders_[local]->next();
-      if (batch) batches_.push_back(*batch);
-    }
-    return !batches_.empty();
-  }
-
-  StepOutput update_weights() {
-    for (const auto& optimizer : optimizers_) optimizer->zero_grad();
-    if (checks_) checks_->after_clearing(step_);
-    StepOutput output;
-    for (std::size_t local = 0; local < strategies_.size(); ++local) {
-      output.losses.push_back(add_gradients(task_, *strategies_[local], batches_[local]));
-    }
-    if (task_.optimizer.clip_norm || is_norm_told()) output.grad_norm = clip_or_measure_norm();
-    for (const auto& optimizer : optimizers_) optimizer->step();
-    return output;
-  }
+  bool is_graph() const { return task_.launching == TrainingTask::Launching::graph; }
 
   bool has_line() const {
     const std::size_t every = observer_.lines_every;
@@ -386,29 +247,7 @@ class TrainingLoop {
 
   // A graph is captured once, for steps with a line and without.
   bool is_norm_told() const {
-    return has_log_ || (captured_ ? observer_.lines_every > 0 : has_line());
-  }
-
-  Tensor clip_or_measure_norm() const {
-    Tensor norm;  // of all ranks the same
-    for (const auto& strategy : strategies_) {
-      norm = strategy->clip_gradients(
-          task_.optimizer.clip_norm.value_or(std::numeric_limits<double>::infinity()));
-    }
-    return norm;
-  }
-
-  // Once the graph is captured, nothing here but the launch happens on the host.
-  StepOutput launch(CapturedSteps::Step& step) {
-    for (const auto& optimizer : optimizers_) optimizer->write_learning_rate();
-    const bool replays = step.graph.is_captured();
-    runtime::DeviceSpan on_device(leading_stream(), trace::Lane::compute, trace::Category::op,
-                                  "launch graph");
-    step.graph.run([&] { step.output = update_weights(); });
-    for (const auto& optimizer : optimizers_) {
-      if (replays) optimizer->count_replayed_step();
-    }
-    return step.output;
+    return has_log_ || (is_graph() ? observer_.lines_every > 0 : has_line());
   }
 
   std::size_t rows_of_loss(const data::Batch& batch) const {
@@ -490,15 +329,12 @@ class TrainingLoop {
   const Strategies& strategies_;
   parallel::Strategy& first_;
   const TrainingObserver& observer_;
-  const bool is_first_;  // of the ranks that this thread drives, one is rank 0
-  const bool has_log_;   // rank 0 writes one, and all ranks take part in the mean
-  std::vector<std::unique_ptr<optim::Optimizer>> optimizers_;  // these four by local rank
-  std::vector<std::unique_ptr<data::DataLoader>> loaders_;
-  std::vector<LossLog> losses_;
-  std::vector<data::Batch> batches_;  // of the last step
-  std::optional<CapturedSteps> captured_;
-  StepLoss last_loss_;   // of all ranks that this thread drives
-  StepLoss epoch_loss_;  // sum and rows of this epoch
+  TrainingStep training_step_;
+  const bool is_first_;          // of the ranks that this thread drives, one is rank 0
+  const bool has_log_;           // rank 0 writes one, and all ranks take part in the mean
+  std::vector<LossLog> losses_;  // by local rank
+  StepLoss last_loss_;           // of all ranks that this thread drives
+  StepLoss epoch_loss_;          // sum and rows of this epoch
   LossCurve curve_;
   double paused_seconds_ = 0;           // in this epoch
   std::unique_ptr<StepChecks> checks_;  // nullptr: off
