@@ -160,7 +160,7 @@ class OfTensors final : public Strategy {
   Tensor add_gradients(const data::Batch& batch, const BatchLoss& loss) override {
     return add_batch_gradients(*module(), batch, loss);
   }
-  // What every rank has counts on rank 0.
+  // A parameter that every rank has counts on rank 0.
   Tensor clip_gradients(double max_norm) override {
     std::vector<Variable> counted;
     for (const CutParameter& parameter : parameters_) {

@@ -34,8 +34,8 @@
 // the device, and in slow motion, rows and elements are only looked at in the steps that are
 // checked as a whole.
 //
-// Where ranks hold parts, as the stages of a pipeline do, what they held is put together on rank 0,
-// and a parameter that two of them hold must be the same on both.
+// The parts that ranks hold, such as the stages of a pipeline, are put together on rank 0, and a
+// parameter that two of them hold must be the same on both.
 //
 // All ranks call every function at the same points and get the same results. Under --sampler torch
 // the ranks train on other numbers than one device, so rows, loss and gradients are not compared.

@@ -16,7 +16,7 @@
 
 namespace lockstep::tools {
 
-// Of the ranks that one thread drives: one, or all where a step is captured as a graph.
+// Those of one thread: its rank's, or all ranks' where a step is captured as a graph.
 using Strategies = std::vector<std::unique_ptr<parallel::Strategy>>;
 
 std::vector<Device> devices_of(const Strategies& strategies);
@@ -60,7 +60,7 @@ using OptimizerStates = std::vector<std::pair<std::string, optim::Optimizer::Sta
 OptimizerStates whole_optimizer_state(const TrainingTask& task, const parallel::Strategy& strategy,
                                       const optim::Optimizer& optimizer, std::size_t num_steps);
 
-// The tensor that the optimizer keeps, or steps on, for each piece, by the piece's identity.
+// A tensor for each parameter of the optimizer, and the same for the strategy's pieces.
 using TensorOf = std::function<Tensor(std::size_t parameter)>;  // by place in the optimizer
 parallel::Strategy::OfPiece by_piece(const parallel::Strategy& strategy,
                                      const optim::Optimizer& optimizer, TensorOf tensor_of);

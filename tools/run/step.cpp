@@ -26,7 +26,7 @@ TrainingStep::Output TrainingStep::update_weights(std::size_t step, AskedNorm no
   return output;
 }
 
-// Of all ranks the same.
+// All ranks have the same norm.
 Tensor TrainingStep::clip_or_measure_norm() const {
   Tensor norm;
   for (const auto& strategy : strategies_) {
