@@ -8,7 +8,7 @@
 #pragma once
 
 #include "engine/core/half.h"  // LOCKSTEP_HOST_DEVICE
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 
 namespace lockstep::kernels {
 

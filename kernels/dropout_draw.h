@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "engine/core/rng.h"
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 
 namespace lockstep::kernels {
 

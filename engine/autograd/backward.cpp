@@ -19,6 +19,7 @@
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
+#include "kernels/calls.h"
 
 namespace lockstep {
 
@@ -240,7 +241,7 @@ void BackwardPass::deliver(const Edge& edge, Tensor grad, std::optional<Device> 
   } else if (grad.defined()) {
     // Another node may hold the first gradient too, so the sum gets its own memory.
     Tensor total = Tensor::empty(sum.shape(), sum.dtype(), sum.device());
-    total.backend().add(total.stream(), sum.view(), grad.view(), total.view());
+    total.backend().add(total.stream(), {sum.view(), grad.view(), total.view()});
     sum = std::move(total);
   }
   if (--arrived.missing == 0) {

@@ -3,6 +3,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
 #include "engine/core/error.h"
+#include "kernels/calls.h"
 
 namespace lockstep {
 namespace {
@@ -117,7 +118,7 @@ void add_leaf_gradient(const Variable& leaf, Tensor gradient) {
   require_fits(impl, gradient);
   if (impl.grad.defined()) {
     impl.grad.bump_version();
-    impl.grad.backend().axpy(impl.grad.stream(), 1.0, gradient.view(), impl.grad.view());
+    impl.grad.backend().axpy(impl.grad.stream(), {1.0, gradient.view(), impl.grad.view()});
   } else if (impl.grad_slot.defined()) {
     if (!gradient.shares_memory_with(impl.grad_slot)) impl.grad_slot.copy_from(gradient);
     impl.grad = impl.grad_slot;

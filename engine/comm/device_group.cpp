@@ -11,6 +11,7 @@
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/trace/span.h"
+#include "kernels/calls.h"
 
 namespace lockstep::comm {
 namespace {
@@ -285,7 +286,7 @@ void copy_on_stream(runtime::Stream& stream, ConstTensorView from, TensorView to
   if (is_cuda(stream)) {
     runtime::copy_on_cuda_stream(stream, to.data, from.data, to.num_bytes());
   } else {
-    kernels::backend(DeviceType::cpu).copy(stream, from, to);
+    kernels::backend(DeviceType::cpu).copy(stream, {from, to});
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/half.h"
+#include "kernels/calls.h"
 
 namespace lockstep::comm {
 namespace {
@@ -82,7 +83,7 @@ void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::average:
-      return kernels::backend(DeviceType::cpu).ordered_sum(stream, sources, factor, y);
+      return kernels::backend(DeviceType::cpu).ordered_sum(stream, {sources, factor, y});
     case ReduceOp::product:
       return combine_any(sources, y, Product{});
     case ReduceOp::min:
@@ -99,7 +100,7 @@ void receive_chunk(const plan::Write& write, int rank, const Reduction& reductio
     return ConstTensorView{source_of(peer), mine.dtype, mine.num_elements};
   };
   if (write.combine == plan::Combine::copy) {
-    kernels::backend(DeviceType::cpu).copy(reduction.stream, values_of(write.from_ranks[0]), out);
+    kernels::backend(DeviceType::cpu).copy(reduction.stream, {values_of(write.from_ranks[0]), out});
     return;
   }
   thread_local std::vector<ConstTensorView> sources;

@@ -15,6 +15,7 @@
 #include "engine/core/thread_context.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/threads.h"
+#include "kernels/calls.h"
 
 namespace lockstep::data {
 
@@ -147,15 +148,15 @@ StagingSlot& StagingRing::fill(std::span<const std::size_t> rows, const WriteRow
 
 // A text's tokens, which lie in memory as bytes.
 void copy_tokens(const Tensor& bytes, const Tensor& x) {
-  x.backend().copy(x.stream(), {bytes.raw(), DType::int64, x.num_elements()}, x.view());
+  x.backend().copy(x.stream(), {{bytes.raw(), DType::int64, x.num_elements()}, x.view()});
 }
 
 void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   runtime::Stream& stream = device_.compute_stream();
   const std::size_t num_rows = slot.num_rows;
   stream.wait(slot.uploaded);
-  y.backend().copy(stream, slot.labels.view().part(0, num_rows * rows_->labels_per_row()),
-                   y.view());
+  y.backend().copy(stream,
+                   {slot.labels.view().part(0, num_rows * rows_->labels_per_row()), y.view()});
   if (rows_->is_text()) {
     copy_tokens(slot.features, x);
     slot.consumed = stream.record();
@@ -166,8 +167,8 @@ void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
     std::iota(numbers.begin(), numbers.end(), 0);
     row_numbers_ = Tensor::from(numbers, {numbers.size()}, device_.device());
   }
-  x.backend().gather_rows(stream, slot.features.matrix(), row_numbers_.rows(0, num_rows).view(),
-                          x.matrix(), rows_->scale);
+  x.backend().gather_rows(stream, {slot.features.matrix(), row_numbers_.rows(0, num_rows).view(),
+                                   x.matrix(), rows_->scale});
   slot.consumed = stream.record();
 }
 
@@ -394,8 +395,8 @@ void DataLoader::write(const Prepared& prepared, const Tensor& x, const Tensor& 
           ? ConstMatrixView(prepared.features.matrix())
           : matrix_view(static_cast<const void*>(rows_->features.data()), DType::uint8,
                         rows_->num_rows(), rows_->num_features);
-  x.backend().gather_rows(x.stream(), source, prepared.row_numbers.view(), x.matrix(),
-                          rows_->scale);
+  x.backend().gather_rows(x.stream(),
+                          {source, prepared.row_numbers.view(), x.matrix(), rows_->scale});
 }
 
 std::unique_ptr<DataLoader::Prefetcher> DataLoader::prefetch_from(std::uint64_t epoch) const {

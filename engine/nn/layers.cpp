@@ -55,7 +55,7 @@ void add_one(const Tensor& counter) {
   const Tensor one = Tensor::full(counter.shape(), 1, counter.dtype(), counter.device());
   const std::array<ConstTensorView, 2> terms{counter.view(), one.view()};
   counter.bump_version();
-  counter.backend().ordered_sum(counter.stream(), terms, 1.0, counter.view());
+  counter.backend().ordered_sum(counter.stream(), {terms, 1.0, counter.view()});
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ BatchNorm::BatchNorm(std::size_t num_features, const BatchNormOptions& options)
 }
 
 Variable BatchNorm::normalise(const Variable& rows) {
-  using Statistics = kernels::BatchNormForward::Statistics;
+  using kernels::Statistics;
   BatchNormArguments arguments;
   if (options_.affine == BatchNormOptions::Affine::yes) {
     arguments.weight = own_parameters()[0].second;

@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 #include "engine/core/text.h"
 #include "engine/nn/image_layers.h"
+#include "kernels/sequence_calls.h"
 
 namespace lockstep::nn {
 namespace {

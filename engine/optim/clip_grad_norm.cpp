@@ -6,6 +6,7 @@
 #include "engine/core/error.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
+#include "kernels/calls.h"
 
 namespace lockstep::optim {
 
@@ -23,7 +24,7 @@ void tell_clipped() {
 Tensor norm_of(const std::vector<TensorView>& views, Device device) {
   const Tensor norm = Tensor::empty({}, DType::float64, device);
   const std::vector<ConstTensorView> inputs(views.begin(), views.end());
-  norm.backend().norm(norm.stream(), inputs, norm.view());
+  norm.backend().norm(norm.stream(), {inputs, norm.view()});
   return norm;
 }
 
@@ -51,7 +52,7 @@ double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm) 
     const Tensor& grad = parameter.grad();
     if (!grad.defined()) continue;
     grad.bump_version();
-    grad.backend().scale(grad.stream(), grad.view(), factor, grad.view());
+    grad.backend().scale(grad.stream(), {grad.view(), factor, grad.view()});
   }
   return norm;
 }
@@ -71,7 +72,7 @@ Tensor clip_grad_norm_on_device(const std::vector<Variable>& parameters, double 
   const Tensor norm = norm_of(views, device);
   if (std::isfinite(max_norm)) {
     tell_clipped();
-    norm.backend().clip(norm.stream(), views, norm.view(), max_norm);
+    norm.backend().clip(norm.stream(), {views, norm.view(), max_norm});
   }
   return norm;
 }

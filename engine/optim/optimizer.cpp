@@ -214,7 +214,7 @@ void Sgd::update(kernels::Backend& backend, runtime::Stream& stream, const Updat
                  const kernels::StepScalars& scalars, double weight_decay) {
   kernels::SgdOptions options = options_;
   options.weight_decay = weight_decay;
-  backend.sgd(stream, updates, scalars, options);
+  backend.sgd(stream, {updates, scalars, options});
 }
 
 namespace {
@@ -241,7 +241,7 @@ void AdamW::update(kernels::Backend& backend, runtime::Stream& stream, const Upd
                    const kernels::StepScalars& scalars, double weight_decay) {
   kernels::AdamWOptions options = options_;
   options.weight_decay = weight_decay;
-  backend.adamw(stream, updates, scalars, options);
+  backend.adamw(stream, {updates, scalars, options});
 }
 
 }  // namespace lockstep::optim

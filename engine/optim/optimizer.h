@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/autograd/variable.h"
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 
 namespace lockstep::optim {
 

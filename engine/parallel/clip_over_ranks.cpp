@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/optim/clip_grad_norm.h"
+#include "kernels/calls.h"
 
 namespace lockstep::parallel {
 
@@ -22,7 +23,7 @@ Tensor clip_over_ranks(const std::vector<Variable>& counted, const std::vector<V
     grads.push_back(parameter.grad().view());
   }
   if (max_norm < kNoLimit && !grads.empty()) {
-    norm.backend().clip(norm.stream(), grads, norm.view(), max_norm);
+    norm.backend().clip(norm.stream(), {grads, norm.view(), max_norm});
   }
   return norm;
 }

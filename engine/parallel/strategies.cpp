@@ -9,6 +9,7 @@
 #include "engine/parallel/tensor_parallel.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
+#include "kernels/calls.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -234,7 +235,7 @@ class Bitwise final : public Strategy {
     }
     for (const Variable& parameter : module()->parameters()) {
       const TensorView grad = parameter.grad().view();
-      batch.x.backend().scale(batch.x.stream(), grad, loss.weight, grad);
+      batch.x.backend().scale(batch.x.stream(), {grad, loss.weight, grad});
     }
     return Tensor::from(std::vector<double>{loss_sum}, {1}, Device{});
   }

@@ -10,6 +10,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/runtime/storage.h"
+#include "kernels/calls.h"
 
 namespace lockstep {
 
@@ -157,7 +158,7 @@ Tensor Tensor::to(DType dtype) const {
   checked_storage();
   if (dtype == dtype_) return *this;
   Tensor result = empty(shape_, dtype, device());
-  backend().copy(stream(), view(), result.view());
+  backend().copy(stream(), {view(), result.view()});
   return result;
 }
 
@@ -169,7 +170,7 @@ void Tensor::copy_from(const Tensor& source) const {
   runtime::LogicalDevice& from = source.logical_device();
   if (to.gpu() == runtime::kNoGpu && from.gpu() == runtime::kNoGpu) {
     // Every CPU device can address every other one's memory, so the reader's backend copies.
-    backend().copy(stream(), source.view(), view());
+    backend().copy(stream(), {source.view(), view()});
   } else {
     // CUDA would accept such a copy into a graph, but every launch then reads memory that may be
     // gone.
@@ -187,7 +188,7 @@ void Tensor::copy_from(const Tensor& source) const {
 
 void Tensor::fill(double value) const {
   bump_version();
-  backend().fill(stream(), view(), value);
+  backend().fill(stream(), {view(), value});
 }
 
 double Tensor::item() const {
@@ -220,16 +221,16 @@ const Tensor& Tensor::add_(const Tensor& other, double factor) const {
   require_same_device("add_", {this, &other});
   bump_version();
   if (factor == 1) {
-    backend().add(stream(), view(), other.view(), view());
+    backend().add(stream(), {view(), other.view(), view()});
   } else {
-    backend().axpy(stream(), factor, other.view(), view());
+    backend().axpy(stream(), {factor, other.view(), view()});
   }
   return *this;
 }
 
 const Tensor& Tensor::scale_(double factor) const {
   bump_version();
-  backend().scale(stream(), view(), factor, view());
+  backend().scale(stream(), {view(), factor, view()});
   return *this;
 }
 

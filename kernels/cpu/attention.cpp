@@ -15,6 +15,7 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/sequence_calls.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -199,79 +200,74 @@ void for_heads(Stream& stream, const AttentionShape& shape, const Body& body) {
 
 }  // namespace
 
-void EigenBackend::attention_forward(Stream& stream, const AttentionShape& shape,
-                                     ConstTensorView qkv, TensorView y, TensorView log_sums) {
-  for_floating(qkv.dtype, "attention", [&]<typename T>() {
-    const Head<T> head(shape);
-    for_heads(stream, shape, [&](std::size_t at_qkv, std::size_t at_y, std::size_t row) {
-      const T* const q = data_of<T>(qkv) + at_qkv;
-      forward_head(head, q, q + shape.channels(), q + 2 * shape.channels(), data_of<T>(y) + at_y,
-                   data_of<T>(log_sums) + row);
+void EigenBackend::attention_forward(Stream& stream, const AttentionForward& call) {
+  for_floating(call.qkv.dtype, "attention", [&]<typename T>() {
+    const Head<T> head(call.shape);
+    for_heads(stream, call.shape, [&](std::size_t at_qkv, std::size_t at_y, std::size_t row) {
+      const T* const q = data_of<T>(call.qkv) + at_qkv;
+      forward_head(head, q, q + call.shape.channels(), q + 2 * call.shape.channels(),
+                   data_of<T>(call.y) + at_y, data_of<T>(call.log_sums) + row);
     });
   });
 }
 
-void EigenBackend::attention_backward(Stream& stream, const AttentionShape& shape,
-                                      ConstTensorView qkv, ConstTensorView y,
-                                      ConstTensorView log_sums, ConstTensorView grad_y,
-                                      TensorView grad_qkv, TensorView scratch) {
-  for_floating(qkv.dtype, "attention backward", [&]<typename T>() {
-    const Head<T> head(shape);
-    const std::size_t channels = shape.channels();
-    for_heads(stream, shape, [&](std::size_t at_qkv, std::size_t at_y, std::size_t row) {
-      const T* const q = data_of<T>(qkv) + at_qkv;
-      T* const grad_q = data_of<T>(grad_qkv) + at_qkv;
+void EigenBackend::attention_backward(Stream& stream, const AttentionBackward& call) {
+  for_floating(call.qkv.dtype, "attention backward", [&]<typename T>() {
+    const Head<T> head(call.shape);
+    const std::size_t channels = call.shape.channels();
+    for_heads(stream, call.shape, [&](std::size_t at_qkv, std::size_t at_y, std::size_t row) {
+      const T* const q = data_of<T>(call.qkv) + at_qkv;
+      T* const grad_q = data_of<T>(call.grad_qkv) + at_qkv;
       backward_head<T>(head, {.q = q,
                               .k = q + channels,
                               .v = q + 2 * channels,
-                              .y = data_of<T>(y) + at_y,
-                              .log_sums = data_of<T>(log_sums) + row,
-                              .grad_y = data_of<T>(grad_y) + at_y,
+                              .y = data_of<T>(call.y) + at_y,
+                              .log_sums = data_of<T>(call.log_sums) + row,
+                              .grad_y = data_of<T>(call.grad_y) + at_y,
                               .grad_q = grad_q,
                               .grad_k = grad_q + channels,
                               .grad_v = grad_q + 2 * channels,
-                              .projections = data_of<T>(scratch) + row});
+                              .projections = data_of<T>(call.scratch) + row});
     });
   });
 }
 
 // The plain version keeps all scores.
 
-void EigenBackend::causal_softmax_forward(Stream& stream, ConstMatrixView scores, double scale,
-                                          MatrixView p) {
-  for_floating(scores.dtype, "causal_softmax", [&]<typename T>() {
-    const T factor = static_cast<T>(scale);
-    parallel_rows(stream, scores.batch * scores.rows, 4 * scores.cols,
+void EigenBackend::causal_softmax_forward(Stream& stream, const CausalSoftmaxForward& call) {
+  for_floating(call.scores.dtype, "causal_softmax", [&]<typename T>() {
+    const T factor = static_cast<T>(call.scale);
+    parallel_rows(stream, call.scores.batch * call.scores.rows, 4 * call.scores.cols,
                   [&](std::size_t begin, std::size_t end) {
                     for (std::size_t i = begin; i < end; ++i) {
-                      const T* const from = data_of<T>(scores) + i * scores.cols;
-                      T* const to = data_of<T>(p) + i * scores.cols;
-                      const std::size_t seen = i % scores.rows + 1;
+                      const T* const from = data_of<T>(call.scores) + i * call.scores.cols;
+                      T* const to = data_of<T>(call.p) + i * call.scores.cols;
+                      const std::size_t seen = i % call.scores.rows + 1;
                       const T top = factor * max_of(from, seen);
                       LOCKSTEP_INDEPENDENT
                       for (std::size_t j = 0; j < seen; ++j) to[j] = exp_of(factor * from[j] - top);
                       multiply_by(T(1) / sum_of(to, seen), to, seen);
-                      std::fill(to + seen, to + scores.cols, T(0));
+                      std::fill(to + seen, to + call.scores.cols, T(0));
                     }
                   });
   });
 }
 
-void EigenBackend::causal_softmax_backward(Stream& stream, ConstMatrixView p,
-                                           ConstMatrixView grad_p, double scale,
-                                           MatrixView grad_scores) {
-  for_floating(p.dtype, "causal_softmax backward", [&]<typename T>() {
-    const T factor = static_cast<T>(scale);
-    parallel_rows(stream, p.batch * p.rows, 2 * p.cols, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = begin; i < end; ++i) {
-        const T* const share = data_of<T>(p) + i * p.cols;
-        const T* const grad = data_of<T>(grad_p) + i * p.cols;
-        T* const to = data_of<T>(grad_scores) + i * p.cols;
-        const T projection = dot_of(share, grad, p.cols);
-        LOCKSTEP_INDEPENDENT
-        for (std::size_t j = 0; j < p.cols; ++j) to[j] = factor * share[j] * (grad[j] - projection);
-      }
-    });
+void EigenBackend::causal_softmax_backward(Stream& stream, const CausalSoftmaxBackward& call) {
+  for_floating(call.p.dtype, "causal_softmax backward", [&]<typename T>() {
+    const T factor = static_cast<T>(call.scale);
+    parallel_rows(stream, call.p.batch * call.p.rows, 2 * call.p.cols,
+                  [&](std::size_t begin, std::size_t end) {
+                    for (std::size_t i = begin; i < end; ++i) {
+                      const T* const share = data_of<T>(call.p) + i * call.p.cols;
+                      const T* const grad = data_of<T>(call.grad_p) + i * call.p.cols;
+                      T* const to = data_of<T>(call.grad_scores) + i * call.p.cols;
+                      const T projection = dot_of(share, grad, call.p.cols);
+                      LOCKSTEP_INDEPENDENT
+                      for (std::size_t j = 0; j < call.p.cols; ++j)
+                        to[j] = factor * share[j] * (grad[j] - projection);
+                    }
+                  });
   });
 }
 

@@ -5,11 +5,10 @@
 
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/norm_calls.h"
 
 namespace lockstep::kernels {
 namespace {
-
-using Statistics = BatchNormForward::Statistics;
 
 constexpr std::size_t kRowsPerBlock = 512;
 
@@ -212,18 +211,18 @@ void EigenBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& 
   });
 }
 
-void EigenBackend::batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) {
-  for_floating(x.dtype, "batch_moments", [&]<typename T>() {
-    double* const to = data_of<double>(moments);
-    if (x.rows == 0) return std::fill(to, to + moments.num_elements, 0.0);
-    const BatchStatistics own = batch_statistics<T>(stream, x);
+void EigenBackend::batch_moments(Stream& stream, const BatchMoments& call) {
+  for_floating(call.x.dtype, "batch_moments", [&]<typename T>() {
+    double* const to = data_of<double>(call.moments);
+    if (call.x.rows == 0) return std::fill(to, to + call.moments.num_elements, 0.0);
+    const BatchStatistics own = batch_statistics<T>(stream, call.x);
     std::copy(own.mean.begin(), own.mean.end(), to);
-    std::copy(own.squares.begin(), own.squares.end(), to + x.cols);
-    to[2 * x.cols] = own.rows;
+    std::copy(own.squares.begin(), own.squares.end(), to + call.x.cols);
+    to[2 * call.x.cols] = own.rows;
   });
 }
 
-void EigenBackend::batch_norm_sums(Stream& stream, const BatchNormBackward& call) {
+void EigenBackend::batch_norm_sums(Stream& stream, const BatchNormSums& call) {
   for_floating(call.x.dtype, "batch_norm_sums", [&]<typename T>() {
     const std::vector<double> sums = backward_sums<T>(stream, call);
     double* const to = data_of<double>(call.sums);

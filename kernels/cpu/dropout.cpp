@@ -68,22 +68,21 @@ void drop_row(const DropoutDraw& draw, std::uint32_t layer, std::uint64_t row, c
 
 }  // namespace
 
-void EigenBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
-                           MatrixView y) {
-  DropoutMask known = mask;
-  if (const auto* step = data_of<std::int64_t>(mask.step_on_device)) {
+void EigenBackend::dropout(Stream& stream, const Dropout& call) {
+  DropoutMask known = call.mask;
+  if (const auto* step = data_of<std::int64_t>(call.mask.step_on_device)) {
     known.step = static_cast<std::uint64_t>(*step);
   }
   const std::optional<DropoutDraw> draw = dropout_draw(known);
   if (!draw) {
-    if (x.data != y.data) copy_matrix(stream, x, y);
+    if (call.x.data != call.y.data) copy_matrix(stream, {call.x, call.y});
     return;
   }
-  for_floating(x.dtype, "dropout", [&]<typename T>() {
-    parallel_rows(stream, x.rows, 4 * x.cols, [&](std::size_t begin, std::size_t end) {
+  for_floating(call.x.dtype, "dropout", [&]<typename T>() {
+    parallel_rows(stream, call.x.rows, 4 * call.x.cols, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
-        drop_row<T>(*draw, mask.layer, mask.first_row + i, row_of<T>(x, i), row_of<T>(y, i),
-                    x.cols);
+        drop_row<T>(*draw, call.mask.layer, call.mask.first_row + i, row_of<T>(call.x, i),
+                    row_of<T>(call.y, i), call.x.cols);
       }
     });
   });

@@ -6,7 +6,7 @@
 // addresses, only on shapes and values.
 #pragma once
 
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 #include "kernels/element_traits.h"
 
 namespace lockstep::kernels {
@@ -19,7 +19,8 @@ void for_floating(DType dtype, const char* operation, Function&& function) {
 
 class EigenBackend final : public Backend {
  public:
-#include "kernels/backend_overrides.inc"
+  LOCKSTEP_KERNELS(LOCKSTEP_OVERRIDE)
+  std::size_t conv_scratch(const Windows& windows) const override;
 };
 
 }  // namespace lockstep::kernels

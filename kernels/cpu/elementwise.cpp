@@ -22,42 +22,43 @@ void binary(Stream& stream, const char* operation, const ConstTensorView& a,
 
 }  // namespace
 
-void EigenBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  require_alike("add", a, {{"b", b}, {"y", y}});
-  binary(stream, "add", a, b, y, [](auto left, auto right) { return left + right; });
+void EigenBackend::add(Stream& stream, const Add& call) {
+  require_alike("add", call.a, {{"b", call.b}, {"y", call.y}});
+  binary(stream, "add", call.a, call.b, call.y, [](auto left, auto right) { return left + right; });
 }
 
-void EigenBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  require_alike("multiply", a, {{"b", b}, {"y", y}});
-  binary(stream, "multiply", a, b, y, [](auto left, auto right) { return left * right; });
+void EigenBackend::multiply(Stream& stream, const Multiply& call) {
+  require_alike("multiply", call.a, {{"b", call.b}, {"y", call.y}});
+  binary(stream, "multiply", call.a, call.b, call.y,
+         [](auto left, auto right) { return left * right; });
 }
 
-void EigenBackend::scale(Stream& stream, ConstTensorView x, double factor, TensorView y) {
-  require_alike("scale", x, {{"y", y}});
-  for_floating(x.dtype, "scale", [&]<typename T>() {
-    parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
-      const T* in = data_of<T>(x);
-      T* out = data_of<T>(y);
-      const T s = static_cast<T>(factor);
+void EigenBackend::scale(Stream& stream, const Scale& call) {
+  require_alike("scale", call.x, {{"y", call.y}});
+  for_floating(call.x.dtype, "scale", [&]<typename T>() {
+    parallel_elements(stream, call.x.num_elements, [&](std::size_t begin, std::size_t end) {
+      const T* in = data_of<T>(call.x);
+      T* out = data_of<T>(call.y);
+      const T s = static_cast<T>(call.factor);
       LOCKSTEP_INDEPENDENT
       for (std::size_t i = begin; i < end; ++i) out[i] = s * in[i];
     });
   });
 }
 
-void EigenBackend::axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) {
-  require_alike("axpy", x, {{"y", y}});
-  binary(stream, "axpy", x, y, y,
-         [factor](auto in, auto out) { return out + static_cast<decltype(in)>(factor) * in; });
+void EigenBackend::axpy(Stream& stream, const Axpy& call) {
+  require_alike("axpy", call.x, {{"y", call.y}});
+  binary(stream, "axpy", call.x, call.y, call.y, [factor = call.factor](auto in, auto out) {
+    return out + static_cast<decltype(in)>(factor) * in;
+  });
 }
 
-void EigenBackend::activation_forward(Stream& stream, Activation activation, ConstTensorView x,
-                                      TensorView y) {
-  for_floating(x.dtype, "activation", [&]<typename T>() {
-    for_activation(activation, [&](auto f) {
-      parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
-        const T* in = data_of<T>(x);
-        T* out = data_of<T>(y);
+void EigenBackend::activation_forward(Stream& stream, const ActivationForward& call) {
+  for_floating(call.x.dtype, "activation", [&]<typename T>() {
+    for_activation(call.activation, [&](auto f) {
+      parallel_elements(stream, call.x.num_elements, [&](std::size_t begin, std::size_t end) {
+        const T* in = data_of<T>(call.x);
+        T* out = data_of<T>(call.y);
         LOCKSTEP_INDEPENDENT
         for (std::size_t i = begin; i < end; ++i) out[i] = f.forward(in[i]);
       });
@@ -65,14 +66,13 @@ void EigenBackend::activation_forward(Stream& stream, Activation activation, Con
   });
 }
 
-void EigenBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
-                                       ConstTensorView grad_y, TensorView grad_x) {
-  for_floating(saved.dtype, "activation backward", [&]<typename T>() {
-    for_activation(activation, [&](auto f) {
-      parallel_elements(stream, saved.num_elements, [&](std::size_t begin, std::size_t end) {
-        const T* value = data_of<T>(saved);
-        const T* in = data_of<T>(grad_y);
-        T* out = data_of<T>(grad_x);
+void EigenBackend::activation_backward(Stream& stream, const ActivationBackward& call) {
+  for_floating(call.saved.dtype, "activation backward", [&]<typename T>() {
+    for_activation(call.activation, [&](auto f) {
+      parallel_elements(stream, call.saved.num_elements, [&](std::size_t begin, std::size_t end) {
+        const T* value = data_of<T>(call.saved);
+        const T* in = data_of<T>(call.grad_y);
+        T* out = data_of<T>(call.grad_x);
         LOCKSTEP_INDEPENDENT
         for (std::size_t i = begin; i < end; ++i) out[i] = f.backward(value[i], in[i]);
       });

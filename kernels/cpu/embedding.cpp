@@ -5,6 +5,7 @@
 #include "engine/core/error.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/sequence_calls.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -35,58 +36,56 @@ void require_tokens(const std::int64_t* tokens, std::size_t num_rows, std::size_
 
 }  // namespace
 
-void EigenBackend::embedding_forward(Stream& stream, ConstTensorView tokens, ConstMatrixView weight,
-                                     ConstMatrixView positions, MatrixView y) {
-  const auto* token = data_of<std::int64_t>(tokens);
-  require_tokens(token, y.rows, weight.rows);
-  for_floating(weight.dtype, "embedding", [&]<typename T>() {
-    parallel_rows(stream, y.rows, y.cols, [&](std::size_t begin, std::size_t end) {
+void EigenBackend::embedding_forward(Stream& stream, const EmbeddingForward& call) {
+  const auto* token = data_of<std::int64_t>(call.tokens);
+  require_tokens(token, call.y.rows, call.weight.rows);
+  for_floating(call.weight.dtype, "embedding", [&]<typename T>() {
+    parallel_rows(stream, call.y.rows, call.y.cols, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
-        const T* const from = row_of<T>(weight, static_cast<std::size_t>(token[i]));
-        T* const to = row_of<T>(y, i);
-        if (!positions.data) {
-          std::copy_n(from, y.cols, to);
+        const T* const from = row_of<T>(call.weight, static_cast<std::size_t>(token[i]));
+        T* const to = row_of<T>(call.y, i);
+        if (!call.positions.data) {
+          std::copy_n(from, call.y.cols, to);
           continue;
         }
-        const T* const place = row_of<T>(positions, i % positions.rows);
+        const T* const place = row_of<T>(call.positions, i % call.positions.rows);
         LOCKSTEP_INDEPENDENT
-        for (std::size_t j = 0; j < y.cols; ++j) to[j] = from[j] + place[j];
+        for (std::size_t j = 0; j < call.y.cols; ++j) to[j] = from[j] + place[j];
       }
     });
   });
 }
 
-void EigenBackend::embedding_backward(Stream& stream, ConstTensorView tokens,
-                                      ConstMatrixView grad_y, MatrixView grad_weight,
-                                      MatrixView grad_positions) {
-  const auto* token = data_of<std::int64_t>(tokens);
-  for_floating(grad_y.dtype, "embedding backward", [&]<typename T>() {
+void EigenBackend::embedding_backward(Stream& stream, const EmbeddingBackward& call) {
+  const auto* token = data_of<std::int64_t>(call.tokens);
+  for_floating(call.grad_y.dtype, "embedding backward", [&]<typename T>() {
     const auto add_row = [&](std::size_t row, T* to) {
-      const T* const from = row_of<T>(grad_y, row);
+      const T* const from = row_of<T>(call.grad_y, row);
       LOCKSTEP_INDEPENDENT
-      for (std::size_t j = 0; j < grad_y.cols; ++j) to[j] += from[j];
+      for (std::size_t j = 0; j < call.grad_y.cols; ++j) to[j] += from[j];
     };
-    if (grad_weight.data) {
-      require_tokens(token, grad_y.rows, grad_weight.rows);
-      const RowsByToken by_token(token, grad_y.rows, grad_weight.rows);
-      parallel_rows(stream, grad_weight.rows, grad_weight.cols,
+    if (call.grad_weight.data) {
+      require_tokens(token, call.grad_y.rows, call.grad_weight.rows);
+      const RowsByToken by_token(token, call.grad_y.rows, call.grad_weight.rows);
+      parallel_rows(stream, call.grad_weight.rows, call.grad_weight.cols,
                     [&](std::size_t begin, std::size_t end) {
                       for (std::size_t v = begin; v < end; ++v) {
-                        T* const to = row_of<T>(grad_weight, v);
-                        std::fill_n(to, grad_weight.cols, T(0));
+                        T* const to = row_of<T>(call.grad_weight, v);
+                        std::fill_n(to, call.grad_weight.cols, T(0));
                         for (std::size_t k = by_token.begins[v]; k < by_token.begins[v + 1]; ++k) {
                           add_row(by_token.rows[k], to);
                         }
                       }
                     });
     }
-    if (grad_positions.data) {
-      parallel_rows(stream, grad_positions.rows, grad_positions.cols,
+    if (call.grad_positions.data) {
+      parallel_rows(stream, call.grad_positions.rows, call.grad_positions.cols,
                     [&](std::size_t begin, std::size_t end) {
                       for (std::size_t t = begin; t < end; ++t) {
-                        T* const to = row_of<T>(grad_positions, t);
-                        std::fill_n(to, grad_positions.cols, T(0));
-                        for (std::size_t i = t; i < grad_y.rows; i += grad_positions.rows) {
+                        T* const to = row_of<T>(call.grad_positions, t);
+                        std::fill_n(to, call.grad_positions.cols, T(0));
+                        for (std::size_t i = t; i < call.grad_y.rows;
+                             i += call.grad_positions.rows) {
                           add_row(i, to);
                         }
                       }

@@ -11,7 +11,7 @@
 
 #include <functional>
 
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 #include "kernels/element_traits.h"
 
 namespace lockstep::kernels {

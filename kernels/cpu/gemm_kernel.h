@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 
 namespace lockstep::kernels {
 

@@ -5,6 +5,7 @@
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/norm_calls.h"
 
 namespace lockstep::kernels {
 namespace {

@@ -5,6 +5,7 @@
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/patches.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -68,25 +69,23 @@ void multiply_and_finish(Stream& stream, const Factor<T>& x, const ConstMatrixVi
 
 }  // namespace
 
-void EigenBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a,
-                          ConstMatrixView b, Transpose transpose_b, MatrixView c, Write write) {
-  for_floating(a.dtype, "matmul", [&]<typename T>() {
-    const std::size_t depth = transpose_a == Transpose::yes ? a.rows : a.cols;
-    for (std::size_t i = 0; i < c.batch; ++i) {
-      Product<T> product =
-          product_of(factor<T>(a, transpose_a, i), factor<T>(b, transpose_b, i), c, depth);
-      product.c += i * c.batch_stride;
-      product.write = write;
+void EigenBackend::matmul(Stream& stream, const Matmul& call) {
+  for_floating(call.a.dtype, "matmul", [&]<typename T>() {
+    const std::size_t depth = call.transpose_a == Transpose::yes ? call.a.rows : call.a.cols;
+    for (std::size_t i = 0; i < call.c.batch; ++i) {
+      Product<T> product = product_of(factor<T>(call.a, call.transpose_a, i),
+                                      factor<T>(call.b, call.transpose_b, i), call.c, depth);
+      product.c += i * call.c.batch_stride;
+      product.write = call.write;
       gemm<T>(stream, product);
     }
   });
 }
 
-void EigenBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
-                                  ConstTensorView bias, Activation activation, MatrixView y,
-                                  MatrixView preactivation) {
-  for_floating(x.dtype, "linear", [&]<typename T>() {
-    multiply_and_finish<T>(stream, factor<T>(x), weight, bias, activation, y, preactivation);
+void EigenBackend::linear_forward(Stream& stream, const LinearForward& call) {
+  for_floating(call.x.dtype, "linear", [&]<typename T>() {
+    multiply_and_finish<T>(stream, factor<T>(call.x), call.weight, call.bias, call.activation,
+                           call.y, call.preactivation);
   });
 }
 
@@ -98,22 +97,21 @@ void EigenBackend::conv_forward(Stream& stream, const ConvForward& call) {
   });
 }
 
-void EigenBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
-                                   ConstMatrixView grad_z, MatrixView grad_x,
-                                   MatrixView grad_weight, TensorView grad_bias) {
-  for_floating(x.dtype, "linear backward", [&]<typename T>() {
-    if (grad_bias.data) {
-      column_sums<T>(stream, x.rows, weight.rows, data_of<T>(grad_bias),
-                     [&](std::size_t row) { return row_of<T>(grad_z, row); });
+void EigenBackend::linear_backward(Stream& stream, const LinearBackward& call) {
+  for_floating(call.x.dtype, "linear backward", [&]<typename T>() {
+    if (call.grad_bias.data) {
+      column_sums<T>(stream, call.x.rows, call.weight.rows, data_of<T>(call.grad_bias),
+                     [&](std::size_t row) { return row_of<T>(call.grad_z, row); });
     }
-    if (grad_weight.data) {
+    if (call.grad_weight.data) {
       // [out, in] = (grad_z [batch, out])^T * x [batch, in]
-      gemm<T>(stream,
-              product_of(factor<T>(grad_z, Transpose::yes), factor<T>(x), grad_weight, x.rows));
+      gemm<T>(stream, product_of(factor<T>(call.grad_z, Transpose::yes), factor<T>(call.x),
+                                 call.grad_weight, call.x.rows));
     }
-    if (grad_x.data) {
+    if (call.grad_x.data) {
       // [batch, in] = grad_z [batch, out] * weight [out, in]
-      gemm<T>(stream, product_of(factor<T>(grad_z), factor<T>(weight), grad_x, weight.rows));
+      gemm<T>(stream, product_of(factor<T>(call.grad_z), factor<T>(call.weight), call.grad_x,
+                                 call.weight.rows));
     }
   });
 }

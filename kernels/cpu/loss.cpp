@@ -50,41 +50,39 @@ double sum_in_order(const std::vector<double>& partials) {
 
 }  // namespace
 
-void EigenBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
-                                                 ConstTensorView labels, Reduction reduction,
-                                                 MatrixView probabilities, TensorView loss) {
+void EigenBackend::softmax_cross_entropy_forward(Stream& stream,
+                                                 const SoftmaxCrossEntropyForward& call) {
   const auto* name = "cross_entropy";
-  const auto* label = data_of<std::int64_t>(labels);
-  require_labels(name, label, logits.rows, logits.cols);
-  for_floating(logits.dtype, name, [&]<typename T>() {
-    std::vector<double> partials((logits.rows + kRowsPerBlock - 1) / kRowsPerBlock);
-    parallel_blocks(stream, logits.rows, kRowsPerBlock, 4 * logits.cols,
+  const auto* label = data_of<std::int64_t>(call.labels);
+  require_labels(name, label, call.logits.rows, call.logits.cols);
+  for_floating(call.logits.dtype, name, [&]<typename T>() {
+    std::vector<double> partials((call.logits.rows + kRowsPerBlock - 1) / kRowsPerBlock);
+    parallel_blocks(stream, call.logits.rows, kRowsPerBlock, 4 * call.logits.cols,
                     [&](std::size_t block, std::size_t begin, std::size_t end) {
                       for (std::size_t i = begin; i < end; ++i) {
-                        partials[block] += softmax_row(row_of<T>(logits, i), logits.cols,
+                        partials[block] += softmax_row(row_of<T>(call.logits, i), call.logits.cols,
                                                        static_cast<std::size_t>(label[i]),
-                                                       row_of<T>(probabilities, i));
+                                                       row_of<T>(call.probabilities, i));
                       }
                     });
-    *data_of<T>(loss) = static_cast<T>(sum_in_order(partials) / divisor(reduction, logits.rows));
+    *data_of<T>(call.loss) =
+        static_cast<T>(sum_in_order(partials) / divisor(call.reduction, call.logits.rows));
   });
 }
 
-void EigenBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
-                                                  ConstTensorView labels, Reduction reduction,
-                                                  ConstTensorView grad_loss,
-                                                  MatrixView grad_logits) {
+void EigenBackend::softmax_cross_entropy_backward(Stream& stream,
+                                                  const SoftmaxCrossEntropyBackward& call) {
   const auto* name = "cross_entropy backward";
-  const std::size_t rows = probabilities.rows;
-  const std::size_t classes = probabilities.cols;
-  const auto* label = data_of<std::int64_t>(labels);
+  const std::size_t rows = call.probabilities.rows;
+  const std::size_t classes = call.probabilities.cols;
+  const auto* label = data_of<std::int64_t>(call.labels);
   require_labels(name, label, rows, classes);
-  for_floating(probabilities.dtype, name, [&]<typename T>() {
-    const T factor = static_cast<T>(*data_of<T>(grad_loss) / divisor(reduction, rows));
+  for_floating(call.probabilities.dtype, name, [&]<typename T>() {
+    const T factor = static_cast<T>(*data_of<T>(call.grad_loss) / divisor(call.reduction, rows));
     parallel_rows(stream, rows, classes, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
-        const T* p = row_of<T>(probabilities, i);
-        T* grad = row_of<T>(grad_logits, i);
+        const T* p = row_of<T>(call.probabilities, i);
+        T* grad = row_of<T>(call.grad_logits, i);
         const auto hit = static_cast<std::size_t>(label[i]);
         const T at_label = (p[hit] - T(1)) * factor;
         for (std::size_t j = 0; j < classes; ++j) grad[j] = p[j] * factor;
@@ -94,13 +92,12 @@ void EigenBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixVie
   });
 }
 
-void EigenBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
-                               Reduction reduction, TensorView loss) {
-  for_floating(x.dtype, "mse", [&]<typename T>() {
-    std::vector<double> partials((x.num_elements + kElementsPerBlock - 1) / kElementsPerBlock);
-    const T* a = data_of<T>(x);
-    const T* b = data_of<T>(target);
-    parallel_blocks(stream, x.num_elements, kElementsPerBlock, 1,
+void EigenBackend::mse_forward(Stream& stream, const MseForward& call) {
+  for_floating(call.x.dtype, "mse", [&]<typename T>() {
+    std::vector<double> partials((call.x.num_elements + kElementsPerBlock - 1) / kElementsPerBlock);
+    const T* a = data_of<T>(call.x);
+    const T* b = data_of<T>(call.target);
+    parallel_blocks(stream, call.x.num_elements, kElementsPerBlock, 1,
                     [&](std::size_t block, std::size_t begin, std::size_t end) {
                       double sum = 0;
                       for (std::size_t i = begin; i < end; ++i) {
@@ -110,19 +107,19 @@ void EigenBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorVie
                       }
                       partials[block] = sum;
                     });
-    *data_of<T>(loss) = static_cast<T>(sum_in_order(partials) / divisor(reduction, x.num_elements));
+    *data_of<T>(call.loss) =
+        static_cast<T>(sum_in_order(partials) / divisor(call.reduction, call.x.num_elements));
   });
 }
 
-void EigenBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
-                                Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
-  for_floating(x.dtype, "mse backward", [&]<typename T>() {
-    const T factor =
-        static_cast<T>(2 * *data_of<T>(grad_loss) / divisor(reduction, x.num_elements));
-    parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
-      const T* a = data_of<T>(x);
-      const T* b = data_of<T>(target);
-      T* grad = data_of<T>(grad_x);
+void EigenBackend::mse_backward(Stream& stream, const MseBackward& call) {
+  for_floating(call.x.dtype, "mse backward", [&]<typename T>() {
+    const T factor = static_cast<T>(2 * *data_of<T>(call.grad_loss) /
+                                    divisor(call.reduction, call.x.num_elements));
+    parallel_elements(stream, call.x.num_elements, [&](std::size_t begin, std::size_t end) {
+      const T* a = data_of<T>(call.x);
+      const T* b = data_of<T>(call.target);
+      T* grad = data_of<T>(call.grad_x);
       for (std::size_t i = begin; i < end; ++i) grad[i] = factor * (a[i] - b[i]);
     });
   });

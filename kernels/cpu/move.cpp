@@ -6,6 +6,7 @@
 #include "engine/core/half.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -47,67 +48,71 @@ void convert(Stream& stream, const ConstTensorView& from, const TensorView& to) 
 
 }  // namespace
 
-void EigenBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
-  require_as_large("copy", from, {"to", to});
-  if (from.dtype != to.dtype) return convert(stream, from, to);
-  parallel_ranges(stream, from.num_bytes(), kCopyGrain, [&](std::size_t begin, std::size_t end) {
-    std::memcpy(static_cast<std::byte*>(to.data) + begin,
-                static_cast<const std::byte*>(from.data) + begin, end - begin);
-  });
+void EigenBackend::copy(Stream& stream, const Copy& call) {
+  require_as_large("copy", call.from, {"to", call.to});
+  if (call.from.dtype != call.to.dtype) return convert(stream, call.from, call.to);
+  parallel_ranges(stream, call.from.num_bytes(), kCopyGrain,
+                  [&](std::size_t begin, std::size_t end) {
+                    std::memcpy(static_cast<std::byte*>(call.to.data) + begin,
+                                static_cast<const std::byte*>(call.from.data) + begin, end - begin);
+                  });
 }
 
-void EigenBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
-  if (from.num_elements() == 0) return;
-  const std::size_t size = size_of(from.dtype);
-  parallel_rows(stream, from.batch * from.rows, from.cols * size / sizeof(float),
-                [&](std::size_t begin, std::size_t end) {
-                  for (std::size_t i = begin; i < end; ++i) {
-                    const std::size_t batch = i / from.rows;
-                    const std::size_t row = i % from.rows;
-                    const std::size_t at = batch * from.batch_stride + row * from.leading_dimension;
-                    const std::size_t put = batch * to.batch_stride + row * to.leading_dimension;
-                    std::memcpy(static_cast<std::byte*>(to.data) + put * size,
-                                static_cast<const std::byte*>(from.data) + at * size,
-                                from.cols * size);
-                  }
-                });
-}
-
-void EigenBackend::transpose(Stream& stream, ConstMatrixView x, TensorView y) {
-  for_floating(x.dtype, "transpose", [&]<typename T>() {
-    parallel_rows(stream, x.batch * x.cols, x.rows, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t b = begin / x.cols; b * x.cols < end; ++b) {
-        const std::size_t first = std::max(begin, b * x.cols) - b * x.cols;
-        const std::size_t last = std::min(end - b * x.cols, x.cols);
-        const T* from = data_of<T>(x) + b * x.batch_stride;
-        T* to = data_of<T>(y) + b * x.rows * x.cols;
-        for (std::size_t i = 0; i < x.rows; ++i, from += x.leading_dimension) {
-          for (std::size_t j = first; j < last; ++j) to[j * x.rows + i] = from[j];
+void EigenBackend::copy_matrix(Stream& stream, const CopyMatrix& call) {
+  if (call.from.num_elements() == 0) return;
+  const std::size_t size = size_of(call.from.dtype);
+  parallel_rows(
+      stream, call.from.batch * call.from.rows, call.from.cols * size / sizeof(float),
+      [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) {
+          const std::size_t batch = i / call.from.rows;
+          const std::size_t row = i % call.from.rows;
+          const std::size_t at = batch * call.from.batch_stride + row * call.from.leading_dimension;
+          const std::size_t put = batch * call.to.batch_stride + row * call.to.leading_dimension;
+          std::memcpy(static_cast<std::byte*>(call.to.data) + put * size,
+                      static_cast<const std::byte*>(call.from.data) + at * size,
+                      call.from.cols * size);
         }
-      }
+      });
+}
+
+void EigenBackend::transpose(Stream& stream, const TransposeMatrices& call) {
+  for_floating(call.x.dtype, "transpose", [&]<typename T>() {
+    parallel_rows(
+        stream, call.x.batch * call.x.cols, call.x.rows, [&](std::size_t begin, std::size_t end) {
+          for (std::size_t b = begin / call.x.cols; b * call.x.cols < end; ++b) {
+            const std::size_t first = std::max(begin, b * call.x.cols) - b * call.x.cols;
+            const std::size_t last = std::min(end - b * call.x.cols, call.x.cols);
+            const T* from = data_of<T>(call.x) + b * call.x.batch_stride;
+            T* to = data_of<T>(call.y) + b * call.x.rows * call.x.cols;
+            for (std::size_t i = 0; i < call.x.rows; ++i, from += call.x.leading_dimension) {
+              for (std::size_t j = first; j < last; ++j) to[j * call.x.rows + i] = from[j];
+            }
+          }
+        });
+  });
+}
+
+void EigenBackend::fill(Stream& stream, const Fill& call) {
+  for_any_of<Bfloat16, Float16>(call.to.dtype, [&]<typename T>() {
+    parallel_elements(stream, call.to.num_elements, [&](std::size_t begin, std::size_t end) {
+      std::fill(data_of<T>(call.to) + begin, data_of<T>(call.to) + end, static_cast<T>(call.value));
     });
   });
 }
 
-void EigenBackend::fill(Stream& stream, TensorView to, double value) {
-  for_any_of<Bfloat16, Float16>(to.dtype, [&]<typename T>() {
-    parallel_elements(stream, to.num_elements, [&](std::size_t begin, std::size_t end) {
-      std::fill(data_of<T>(to) + begin, data_of<T>(to) + end, static_cast<T>(value));
-    });
-  });
-}
-
-void EigenBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
-                               MatrixView to, double scale) {
-  const auto* index = data_of<std::int64_t>(indices);
-  for (std::size_t i = 0; i < to.rows; ++i) {
-    require(index[i] >= 0 && static_cast<std::size_t>(index[i]) < source.rows, ErrorCode::Shape,
-            "gather_rows", "index {} (at {}) is outside the source's {} rows", index[i], i,
-            source.rows);
+void EigenBackend::gather_rows(Stream& stream, const GatherRows& call) {
+  const auto* index = data_of<std::int64_t>(call.indices);
+  for (std::size_t i = 0; i < call.to.rows; ++i) {
+    require(index[i] >= 0 && static_cast<std::size_t>(index[i]) < call.source.rows,
+            ErrorCode::Shape, "gather_rows", "index {} (at {}) is outside the source's {} rows",
+            index[i], i, call.source.rows);
   }
-  if (source.dtype == DType::uint8) return gather<std::uint8_t>(stream, source, index, to, scale);
-  for_floating(source.dtype, "gather_rows",
-               [&]<typename From>() { gather<From>(stream, source, index, to, scale); });
+  if (call.source.dtype == DType::uint8)
+    return gather<std::uint8_t>(stream, call.source, index, call.to, call.scale);
+  for_floating(call.source.dtype, "gather_rows", [&]<typename From>() {
+    gather<From>(stream, call.source, index, call.to, call.scale);
+  });
 }
 
 }  // namespace lockstep::kernels

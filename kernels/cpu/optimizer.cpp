@@ -67,24 +67,23 @@ void for_parameters(Stream& stream, const char* operation,
 
 }  // namespace
 
-void EigenBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
-                       const StepScalars& scalars, const SgdOptions& options) {
-  const double rate = *data_of<double>(scalars.learning_rate);
+void EigenBackend::sgd(Stream& stream, const Sgd& call) {
+  const double rate = *data_of<double>(call.scalars.learning_rate);
   // In the first step the momentum becomes the gradient.
-  const bool is_first = (*data_of<std::int64_t>(scalars.step))++ == 0;
-  const bool is_nesterov = options.kind == SgdOptions::Kind::nesterov;
+  const bool is_first = (*data_of<std::int64_t>(call.scalars.step))++ == 0;
+  const bool is_nesterov = call.options.kind == SgdOptions::Kind::nesterov;
   for_parameters(
-      stream, "sgd", parameters,
+      stream, "sgd", call.parameters,
       [&]<typename T>(T* w, const T* grad, T* v, T*, std::size_t begin, std::size_t end) {
         const T lr = static_cast<T>(rate);
-        const T decay = static_cast<T>(options.weight_decay);
-        if (options.momentum == 0) {
+        const T decay = static_cast<T>(call.options.weight_decay);
+        if (call.options.momentum == 0) {
           LOCKSTEP_INDEPENDENT
           for (std::size_t i = begin; i < end; ++i) w[i] -= lr * (grad[i] + decay * w[i]);
           return;
         }
-        const T momentum = static_cast<T>(options.momentum);
-        const T fresh = static_cast<T>(is_first ? 1 : 1 - options.dampening);
+        const T momentum = static_cast<T>(call.options.momentum);
+        const T fresh = static_cast<T>(is_first ? 1 : 1 - call.options.dampening);
         LOCKSTEP_INDEPENDENT
         for (std::size_t i = begin; i < end; ++i) {
           const T d = grad[i] + decay * w[i];
@@ -94,23 +93,22 @@ void EigenBackend::sgd(Stream& stream, std::span<const OptimizerParameter> param
       });
 }
 
-void EigenBackend::adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
-                         const StepScalars& scalars, const AdamWOptions& options) {
-  const double rate = *data_of<double>(scalars.learning_rate);
-  const auto t = static_cast<double>(++*data_of<std::int64_t>(scalars.step));
-  const double rate_of_step = rate / (1 - std::pow(options.beta1, t));
-  const double root_of_step = std::sqrt(1 - std::pow(options.beta2, t));
+void EigenBackend::adamw(Stream& stream, const AdamW& call) {
+  const double rate = *data_of<double>(call.scalars.learning_rate);
+  const auto t = static_cast<double>(++*data_of<std::int64_t>(call.scalars.step));
+  const double rate_of_step = rate / (1 - std::pow(call.options.beta1, t));
+  const double root_of_step = std::sqrt(1 - std::pow(call.options.beta2, t));
   for_parameters(
-      stream, "adamw", parameters,
+      stream, "adamw", call.parameters,
       [&]<typename T>(T* w, const T* grad, T* m, T* v, std::size_t begin, std::size_t end) {
-        const T shrink = static_cast<T>(1 - rate * options.weight_decay);
+        const T shrink = static_cast<T>(1 - rate * call.options.weight_decay);
         const T step_size = static_cast<T>(rate_of_step);
         const T root = static_cast<T>(root_of_step);
-        const T fresh1 = static_cast<T>(1 - options.beta1);
+        const T fresh1 = static_cast<T>(1 - call.options.beta1);
         const bool is_mostly_fresh = fresh1 >= T(0.5);  // PyTorch's lerp starts from the nearer end
-        const T beta2 = static_cast<T>(options.beta2);
-        const T fresh2 = static_cast<T>(1 - options.beta2);
-        const T epsilon = static_cast<T>(options.epsilon);
+        const T beta2 = static_cast<T>(call.options.beta2);
+        const T fresh2 = static_cast<T>(1 - call.options.beta2);
+        const T epsilon = static_cast<T>(call.options.epsilon);
         LOCKSTEP_INDEPENDENT
         for (std::size_t i = begin; i < end; ++i) {
           const T g = grad[i];
@@ -122,11 +120,10 @@ void EigenBackend::adamw(Stream& stream, std::span<const OptimizerParameter> par
       });
 }
 
-void EigenBackend::clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
-                        double max_norm) {
-  const double factor = max_norm / (*data_of<double>(norm) + 1e-6);
+void EigenBackend::clip(Stream& stream, const Clip& call) {
+  const double factor = call.max_norm / (*data_of<double>(call.norm) + 1e-6);
   if (factor >= 1) return;
-  for (const TensorView& tensor : tensors) scale(stream, tensor, factor, tensor);
+  for (const TensorView& tensor : call.tensors) scale(stream, {tensor, factor, tensor});
 }
 
 }  // namespace lockstep::kernels

@@ -85,16 +85,17 @@ void sum_half_range(std::span<const ConstTensorView> sources, float factor, Half
 
 }  // namespace
 
-void EigenBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> sources,
-                               double factor, TensorView y) {
-  check_ordered_sum(sources, factor, y);
-  for_any_of<Bfloat16, Float16>(y.dtype, [&]<typename T>() {
-    parallel_elements(stream, y.num_elements, [&](std::size_t begin, std::size_t end) {
+void EigenBackend::ordered_sum(Stream& stream, const OrderedSum& call) {
+  check_ordered_sum(call.sources, call.factor, call.y);
+  for_any_of<Bfloat16, Float16>(call.y.dtype, [&]<typename T>() {
+    parallel_elements(stream, call.y.num_elements, [&](std::size_t begin, std::size_t end) {
       if constexpr (is_half<T>) {
-        sum_half_range(sources, static_cast<float>(factor), data_of<T>(y), begin, end);
+        sum_half_range(call.sources, static_cast<float>(call.factor), data_of<T>(call.y), begin,
+                       end);
       } else {
         using Wrapping = typename Unsigned<T>::type;  // integers wrap around
-        sum_range(sources, static_cast<Wrapping>(factor), data_of<Wrapping>(y), begin, end);
+        sum_range(call.sources, static_cast<Wrapping>(call.factor), data_of<Wrapping>(call.y),
+                  begin, end);
       }
     });
   });

@@ -7,6 +7,7 @@
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -123,26 +124,27 @@ Factor<T> patches_factor(Stream& stream, Windows& windows, ConstTensorView image
 template Factor<float> patches_factor(Stream&, Windows&, ConstTensorView, TensorView, Transpose);
 template Factor<double> patches_factor(Stream&, Windows&, ConstTensorView, TensorView, Transpose);
 
-void EigenBackend::patches(Stream& stream, const Windows& windows, ConstTensorView x,
-                           MatrixView patches) {
-  for_floating(x.dtype, "patches", [&]<typename T>() {
-    parallel_rows(stream, patches.rows, patches.cols, [&](std::size_t begin, std::size_t end) {
-      PatchRow row(windows, begin);
-      for (std::size_t i = begin; i < end; ++i, row.advance()) {
-        read_patch(data_of<T>(x), windows, row, 0, patches.cols, row_of<T>(patches, i));
-      }
-    });
+void EigenBackend::patches(Stream& stream, const Patches& call) {
+  for_floating(call.x.dtype, "patches", [&]<typename T>() {
+    parallel_rows(stream, call.patches.rows, call.patches.cols,
+                  [&](std::size_t begin, std::size_t end) {
+                    PatchRow row(call.windows, begin);
+                    for (std::size_t i = begin; i < end; ++i, row.advance()) {
+                      read_patch(data_of<T>(call.x), call.windows, row, 0, call.patches.cols,
+                                 row_of<T>(call.patches, i));
+                    }
+                  });
   });
 }
 
-void EigenBackend::fold_patches(Stream& stream, const Windows& windows, ConstMatrixView patches,
-                                TensorView x) {
-  for_floating(x.dtype, "patches backward", [&]<typename T>() {
-    parallel_rows(stream, windows.images, windows.rows_per_image() * windows.cols(),
-                  [&](std::size_t begin, std::size_t end) {
-                    add_patches(windows, row_of<T>(patches, begin * windows.rows_per_image()),
-                                patches.leading_dimension, begin, end - begin, data_of<T>(x));
-                  });
+void EigenBackend::fold_patches(Stream& stream, const FoldPatches& call) {
+  for_floating(call.x.dtype, "patches backward", [&]<typename T>() {
+    parallel_rows(
+        stream, call.windows.images, call.windows.rows_per_image() * call.windows.cols(),
+        [&](std::size_t begin, std::size_t end) {
+          add_patches(call.windows, row_of<T>(call.patches, begin * call.windows.rows_per_image()),
+                      call.patches.leading_dimension, begin, end - begin, data_of<T>(call.x));
+        });
   });
 }
 
@@ -154,20 +156,20 @@ void EigenBackend::conv_backward(Stream& stream, const ConvBackward& call) {
   const Windows& w = call.windows;
   for_floating(call.x.dtype, "conv2d backward", [&]<typename T>() {
     if (w.are_pixels()) {
-      return linear_backward(stream, matrix_view(call.x.data, call.x.dtype, w.rows(), w.cols()),
-                             call.weight, call.grad_z,
-                             call.grad_x.data
-                                 ? matrix_view(call.grad_x.data, call.x.dtype, w.rows(), w.cols())
-                                 : MatrixView{},
-                             call.grad_weight, call.grad_bias);
+      const auto pixels = [&](auto* data) {
+        return matrix_view(data, call.x.dtype, w.rows(), w.cols());
+      };
+      return linear_backward(stream, {pixels(call.x.data), call.weight, call.grad_z,
+                                      call.grad_x.data ? pixels(call.grad_x.data) : MatrixView{},
+                                      call.grad_weight, call.grad_bias});
     }
     if (call.grad_bias.data) {
       column_sums<T>(stream, w.rows(), call.weight.rows, data_of<T>(call.grad_bias),
                      [&](std::size_t row) { return row_of<T>(call.grad_z, row); });
     }
     if (call.grad_weight.data) {
-      transpose(stream, transposed_weight_gradient<T>(stream, call),
-                {call.grad_weight.data, call.x.dtype, w.cols() * call.weight.rows});
+      transpose(stream, {transposed_weight_gradient<T>(stream, call),
+                         {call.grad_weight.data, call.x.dtype, w.cols() * call.weight.rows}});
     }
     if (call.grad_x.data) conv_backward_images<T>(stream, call);
   });

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -154,27 +155,24 @@ void for_images(Stream& stream, const Windows& w, const Body& body) {
 
 }  // namespace
 
-void EigenBackend::pool_forward(Stream& stream, const Windows& windows, Pooling pooling,
-                                ConstTensorView x, TensorView y, TensorView winners) {
-  for_floating(x.dtype, "pool", [&]<typename T>() {
-    for_images(stream, windows, [&](std::size_t at_x, std::size_t at_y) {
-      const T* const from = data_of<T>(x) + at_x;
-      T* const to = data_of<T>(y) + at_y;
-      if (pooling == Pooling::average) return average_forward(windows, from, to);
-      maximum_forward(windows, from, to, data_of<std::int32_t>(winners) + at_y);
+void EigenBackend::pool_forward(Stream& stream, const PoolForward& call) {
+  for_floating(call.x.dtype, "pool", [&]<typename T>() {
+    for_images(stream, call.windows, [&](std::size_t at_x, std::size_t at_y) {
+      const T* const from = data_of<T>(call.x) + at_x;
+      T* const to = data_of<T>(call.y) + at_y;
+      if (call.pooling == Pooling::average) return average_forward(call.windows, from, to);
+      maximum_forward(call.windows, from, to, data_of<std::int32_t>(call.winners) + at_y);
     });
   });
 }
 
-void EigenBackend::pool_backward(Stream& stream, const Windows& windows, Pooling pooling,
-                                 ConstTensorView winners, ConstTensorView grad_y,
-                                 TensorView grad_x) {
-  for_floating(grad_y.dtype, "pool backward", [&]<typename T>() {
-    for_images(stream, windows, [&](std::size_t at_x, std::size_t at_y) {
-      const T* const from = data_of<T>(grad_y) + at_y;
-      T* const to = data_of<T>(grad_x) + at_x;
-      if (pooling == Pooling::average) return average_backward(windows, from, to);
-      maximum_backward(windows, data_of<std::int32_t>(winners) + at_y, from, to);
+void EigenBackend::pool_backward(Stream& stream, const PoolBackward& call) {
+  for_floating(call.grad_y.dtype, "pool backward", [&]<typename T>() {
+    for_images(stream, call.windows, [&](std::size_t at_x, std::size_t at_y) {
+      const T* const from = data_of<T>(call.grad_y) + at_y;
+      T* const to = data_of<T>(call.grad_x) + at_x;
+      if (call.pooling == Pooling::average) return average_backward(call.windows, from, to);
+      maximum_backward(call.windows, data_of<std::int32_t>(call.winners) + at_y, from, to);
     });
   });
 }

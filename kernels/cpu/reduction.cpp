@@ -46,33 +46,35 @@ std::size_t argmax(const T* x, std::size_t num_elements) {
 
 }  // namespace
 
-void EigenBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
-  for_floating(x.dtype, "sum", [&]<typename T>() {
+void EigenBackend::sum(Stream& stream, const Sum& call) {
+  for_floating(call.x.dtype, "sum", [&]<typename T>() {
     const auto itself = [](double value) { return value; };
-    *data_of<T>(y) = static_cast<T>(sum_of(stream, data_of<T>(x), x.num_elements, itself));
+    *data_of<T>(call.y) =
+        static_cast<T>(sum_of(stream, data_of<T>(call.x), call.x.num_elements, itself));
   });
 }
 
-void EigenBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
-  for_floating(x.dtype, "argmax_rows", [&]<typename T>() {
-    parallel_rows(stream, x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
+void EigenBackend::argmax_rows(Stream& stream, const ArgmaxRows& call) {
+  for_floating(call.x.dtype, "argmax_rows", [&]<typename T>() {
+    parallel_rows(stream, call.x.rows, call.x.cols, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
-        data_of<std::int64_t>(y)[i] = static_cast<std::int64_t>(argmax(row_of<T>(x, i), x.cols));
+        data_of<std::int64_t>(call.y)[i] =
+            static_cast<std::int64_t>(argmax(row_of<T>(call.x, i), call.x.cols));
       }
     });
   });
 }
 
-void EigenBackend::norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) {
+void EigenBackend::norm(Stream& stream, const Norm& call) {
   double total = 0;
-  for (const ConstTensorView& tensor : x) {
+  for (const ConstTensorView& tensor : call.x) {
     for_floating(tensor.dtype, "norm", [&]<typename T>() {
       const auto square = [](double value) { return value * value; };
       total += sum_of(stream, data_of<T>(tensor), tensor.num_elements, square);
     });
   }
-  for_floating(y.dtype, "norm",
-               [&]<typename T>() { *data_of<T>(y) = static_cast<T>(std::sqrt(total)); });
+  for_floating(call.y.dtype, "norm",
+               [&]<typename T>() { *data_of<T>(call.y) = static_cast<T>(std::sqrt(total)); });
 }
 
 }  // namespace lockstep::kernels

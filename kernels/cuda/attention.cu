@@ -10,6 +10,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/sequence_calls.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -269,35 +270,31 @@ void for_channels(std::size_t head_size, Function&& function) {
 
 }  // namespace
 
-void CudaBackend::attention_forward(Stream& stream, const AttentionShape& shape,
-                                    ConstTensorView qkv, TensorView y, TensorView log_sums) {
-  if (y.num_elements == 0) return;
-  for_floating(qkv.dtype, "attention", [&]<typename T>() {
-    Attention<T> call = attention_of<T>(shape, qkv);
-    call.y = data_of<T>(y);
-    call.log_sums = data_of<T>(log_sums);
-    for_channels(shape.head_size, [&]<unsigned kPer>() {
-      launch(stream, "attention", blocks_of(shape), attention_kernel<T, kPer>, call);
+void CudaBackend::attention_forward(Stream& stream, const AttentionForward& call) {
+  if (call.y.num_elements == 0) return;
+  for_floating(call.qkv.dtype, "attention", [&]<typename T>() {
+    Attention<T> work = attention_of<T>(call.shape, call.qkv);
+    work.y = data_of<T>(call.y);
+    work.log_sums = data_of<T>(call.log_sums);
+    for_channels(call.shape.head_size, [&]<unsigned kPer>() {
+      launch(stream, "attention", blocks_of(call.shape), attention_kernel<T, kPer>, work);
     });
   });
 }
 
-void CudaBackend::attention_backward(Stream& stream, const AttentionShape& shape,
-                                     ConstTensorView qkv, ConstTensorView y,
-                                     ConstTensorView log_sums, ConstTensorView grad_y,
-                                     TensorView grad_qkv, TensorView scratch) {
-  if (y.num_elements == 0) return;
+void CudaBackend::attention_backward(Stream& stream, const AttentionBackward& call) {
+  if (call.y.num_elements == 0) return;
   const auto* name = "attention backward";
-  for_floating(qkv.dtype, name, [&]<typename T>() {
-    Attention<T> call = attention_of<T>(shape, qkv);
-    call.y = const_cast<T*>(data_of<T>(y));
-    call.log_sums = const_cast<T*>(data_of<T>(log_sums));
-    call.grad_y = data_of<T>(grad_y);
-    call.grad_qkv = data_of<T>(grad_qkv);
-    call.projections = data_of<T>(scratch);
-    for_channels(shape.head_size, [&]<unsigned kPer>() {
-      launch(stream, name, blocks_of(shape), query_gradient_kernel<T, kPer>, call);
-      launch(stream, name, blocks_of(shape), key_gradient_kernel<T, kPer>, call);
+  for_floating(call.qkv.dtype, name, [&]<typename T>() {
+    Attention<T> work = attention_of<T>(call.shape, call.qkv);
+    work.y = const_cast<T*>(data_of<T>(call.y));
+    work.log_sums = const_cast<T*>(data_of<T>(call.log_sums));
+    work.grad_y = data_of<T>(call.grad_y);
+    work.grad_qkv = data_of<T>(call.grad_qkv);
+    work.projections = data_of<T>(call.scratch);
+    for_channels(call.shape.head_size, [&]<unsigned kPer>() {
+      launch(stream, name, blocks_of(call.shape), query_gradient_kernel<T, kPer>, work);
+      launch(stream, name, blocks_of(call.shape), key_gradient_kernel<T, kPer>, work);
     });
   });
 }
@@ -351,25 +348,23 @@ __global__ void causal_softmax_gradient_kernel(const T* p, const T* grad_p, std:
 
 }  // namespace
 
-void CudaBackend::causal_softmax_forward(Stream& stream, ConstMatrixView scores, double scale,
-                                         MatrixView p) {
-  if (scores.num_elements() == 0) return;
-  const std::size_t rows = scores.batch * scores.rows;
-  for_floating(scores.dtype, "causal_softmax", [&]<typename T>() {
+void CudaBackend::causal_softmax_forward(Stream& stream, const CausalSoftmaxForward& call) {
+  if (call.scores.num_elements() == 0) return;
+  const std::size_t rows = call.scores.batch * call.scores.rows;
+  for_floating(call.scores.dtype, "causal_softmax", [&]<typename T>() {
     launch(stream, "causal_softmax", covering(rows * kWarp, kThreads), causal_softmax_kernel<T>,
-           data_of<T>(scores), rows, scores.cols, scores.rows, static_cast<T>(scale),
-           data_of<T>(p));
+           data_of<T>(call.scores), rows, call.scores.cols, call.scores.rows,
+           static_cast<T>(call.scale), data_of<T>(call.p));
   });
 }
 
-void CudaBackend::causal_softmax_backward(Stream& stream, ConstMatrixView p, ConstMatrixView grad_p,
-                                          double scale, MatrixView grad_scores) {
-  if (p.num_elements() == 0) return;
-  const std::size_t rows = p.batch * p.rows;
-  for_floating(p.dtype, "causal_softmax backward", [&]<typename T>() {
+void CudaBackend::causal_softmax_backward(Stream& stream, const CausalSoftmaxBackward& call) {
+  if (call.p.num_elements() == 0) return;
+  const std::size_t rows = call.p.batch * call.p.rows;
+  for_floating(call.p.dtype, "causal_softmax backward", [&]<typename T>() {
     launch(stream, "causal_softmax backward", covering(rows * kWarp, kThreads),
-           causal_softmax_gradient_kernel<T>, data_of<T>(p), data_of<T>(grad_p), rows, p.cols,
-           static_cast<T>(scale), data_of<T>(grad_scores));
+           causal_softmax_gradient_kernel<T>, data_of<T>(call.p), data_of<T>(call.grad_p), rows,
+           call.p.cols, static_cast<T>(call.scale), data_of<T>(call.grad_scores));
   });
 }
 

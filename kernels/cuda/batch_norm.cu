@@ -8,11 +8,10 @@
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/norm_calls.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
-
-using Statistics = BatchNormForward::Statistics;
 
 template <typename T>
 struct Features {
@@ -272,16 +271,16 @@ void CudaBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& c
   });
 }
 
-void CudaBackend::batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) {
+void CudaBackend::batch_moments(Stream& stream, const kernels::BatchMoments& call) {
   const auto* name = "batch_moments";
-  for_floating(x.dtype, name, [&]<typename T>() {
-    const Features<T> features = features_of<T>({.x = x});
-    launch_column_reduce(stream, name, x.rows, x.cols,
-                         BatchMoments<T>{{features}, data_of<double>(moments)});
+  for_floating(call.x.dtype, name, [&]<typename T>() {
+    const Features<T> features = features_of<T>({.x = call.x});
+    launch_column_reduce(stream, name, call.x.rows, call.x.cols,
+                         BatchMoments<T>{{features}, data_of<double>(call.moments)});
   });
 }
 
-void CudaBackend::batch_norm_sums(Stream& stream, const BatchNormBackward& call) {
+void CudaBackend::batch_norm_sums(Stream& stream, const BatchNormSums& call) {
   const auto* name = "batch_norm_sums";
   const std::size_t cols = call.x.cols;
   double* const sums = data_of<double>(call.sums);

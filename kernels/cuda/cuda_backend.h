@@ -12,13 +12,14 @@
 //             loss NaN, and has no gradient.
 #pragma once
 
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 
 namespace lockstep::kernels::cuda {
 
 class CudaBackend final : public Backend {
  public:
-#include "kernels/backend_overrides.inc"
+  LOCKSTEP_KERNELS(LOCKSTEP_OVERRIDE)
+  std::size_t conv_scratch(const Windows& windows) const override;
 };
 
 }  // namespace lockstep::kernels::cuda

@@ -68,17 +68,17 @@ __global__ void dropout_kernel(std::size_t rows, std::size_t cols, Rows<const T>
 
 }  // namespace
 
-void CudaBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
-                          MatrixView y) {
-  const std::optional<DropoutDraw> drawn = dropout_draw(mask);
+void CudaBackend::dropout(Stream& stream, const Dropout& call) {
+  const std::optional<DropoutDraw> drawn = dropout_draw(call.mask);
   if (!drawn) {
-    if (x.data != y.data) copy_matrix(stream, x, y);
+    if (call.x.data != call.y.data) copy_matrix(stream, {call.x, call.y});
     return;
   }
-  if (x.rows == 0 || x.cols == 0) return;
-  for_floating(x.dtype, "dropout", [&]<typename T>() {
-    launch(stream, "dropout", row_tiles(x.rows, x.cols), dropout_kernel<T>, x.rows, x.cols,
-           rows_of<T>(x), rows_of<T>(y), *drawn, mask, data_of<std::int64_t>(mask.step_on_device));
+  if (call.x.rows == 0 || call.x.cols == 0) return;
+  for_floating(call.x.dtype, "dropout", [&]<typename T>() {
+    launch(stream, "dropout", row_tiles(call.x.rows, call.x.cols), dropout_kernel<T>, call.x.rows,
+           call.x.cols, rows_of<T>(call.x), rows_of<T>(call.y), *drawn, call.mask,
+           data_of<std::int64_t>(call.mask.step_on_device));
   });
 }
 

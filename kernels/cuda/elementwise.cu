@@ -34,35 +34,36 @@ struct Axpy {
 
 }  // namespace
 
-void CudaBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  require_alike("add", a, {{"b", b}, {"y", y}});
-  for_floating(a.dtype, "add", [&]<typename T>() {
-    launch_elementwise(stream, "add", data_of<T>(y), y.num_elements, Add<T>{}, data_of<T>(a),
-                       data_of<T>(b));
+void CudaBackend::add(Stream& stream, const kernels::Add& call) {
+  require_alike("add", call.a, {{"b", call.b}, {"y", call.y}});
+  for_floating(call.a.dtype, "add", [&]<typename T>() {
+    launch_elementwise(stream, "add", data_of<T>(call.y), call.y.num_elements, Add<T>{},
+                       data_of<T>(call.a), data_of<T>(call.b));
   });
 }
 
-void CudaBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  require_alike("multiply", a, {{"b", b}, {"y", y}});
-  for_floating(a.dtype, "multiply", [&]<typename T>() {
-    launch_elementwise(stream, "multiply", data_of<T>(y), y.num_elements, Multiply<T>{},
-                       data_of<T>(a), data_of<T>(b));
+void CudaBackend::multiply(Stream& stream, const kernels::Multiply& call) {
+  require_alike("multiply", call.a, {{"b", call.b}, {"y", call.y}});
+  for_floating(call.a.dtype, "multiply", [&]<typename T>() {
+    launch_elementwise(stream, "multiply", data_of<T>(call.y), call.y.num_elements, Multiply<T>{},
+                       data_of<T>(call.a), data_of<T>(call.b));
   });
 }
 
-void CudaBackend::scale(Stream& stream, ConstTensorView x, double factor, TensorView y) {
-  require_alike("scale", x, {{"y", y}});
-  for_floating(x.dtype, "scale", [&]<typename T>() {
-    launch_elementwise(stream, "scale", data_of<T>(y), y.num_elements,
-                       Scale<T>{static_cast<T>(factor)}, data_of<T>(x));
+void CudaBackend::scale(Stream& stream, const kernels::Scale& call) {
+  require_alike("scale", call.x, {{"y", call.y}});
+  for_floating(call.x.dtype, "scale", [&]<typename T>() {
+    launch_elementwise(stream, "scale", data_of<T>(call.y), call.y.num_elements,
+                       Scale<T>{static_cast<T>(call.factor)}, data_of<T>(call.x));
   });
 }
 
-void CudaBackend::axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) {
-  require_alike("axpy", x, {{"y", y}});
-  for_floating(x.dtype, "axpy", [&]<typename T>() {
-    launch_elementwise(stream, "axpy", data_of<T>(y), y.num_elements,
-                       Axpy<T>{static_cast<T>(factor)}, data_of<T>(x), data_of<T>(y));
+void CudaBackend::axpy(Stream& stream, const kernels::Axpy& call) {
+  require_alike("axpy", call.x, {{"y", call.y}});
+  for_floating(call.x.dtype, "axpy", [&]<typename T>() {
+    launch_elementwise(stream, "axpy", data_of<T>(call.y), call.y.num_elements,
+                       Axpy<T>{static_cast<T>(call.factor)}, data_of<T>(call.x),
+                       data_of<T>(call.y));
   });
 }
 
@@ -80,23 +81,22 @@ struct Backward {
 
 }  // namespace
 
-void CudaBackend::activation_forward(Stream& stream, Activation activation, ConstTensorView x,
-                                     TensorView y) {
-  for_floating(x.dtype, "activation", [&]<typename T>() {
-    for_activation(activation, [&](auto function) {
-      launch_elementwise(stream, "activation", data_of<T>(y), y.num_elements,
-                         Forward<T, decltype(function)>{}, data_of<T>(x));
+void CudaBackend::activation_forward(Stream& stream, const ActivationForward& call) {
+  for_floating(call.x.dtype, "activation", [&]<typename T>() {
+    for_activation(call.activation, [&](auto function) {
+      launch_elementwise(stream, "activation", data_of<T>(call.y), call.y.num_elements,
+                         Forward<T, decltype(function)>{}, data_of<T>(call.x));
     });
   });
 }
 
-void CudaBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
-                                      ConstTensorView grad_y, TensorView grad_x) {
+void CudaBackend::activation_backward(Stream& stream, const ActivationBackward& call) {
   const auto* name = "activation backward";
-  for_floating(saved.dtype, name, [&]<typename T>() {
-    for_activation(activation, [&](auto function) {
-      launch_elementwise(stream, name, data_of<T>(grad_x), grad_x.num_elements,
-                         Backward<T, decltype(function)>{}, data_of<T>(saved), data_of<T>(grad_y));
+  for_floating(call.saved.dtype, name, [&]<typename T>() {
+    for_activation(call.activation, [&](auto function) {
+      launch_elementwise(stream, name, data_of<T>(call.grad_x), call.grad_x.num_elements,
+                         Backward<T, decltype(function)>{}, data_of<T>(call.saved),
+                         data_of<T>(call.grad_y));
     });
   });
 }
@@ -160,18 +160,18 @@ void launch_ordered_sum(Stream& stream, std::span<const ConstTensorView> views, 
 
 }  // namespace
 
-void CudaBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> sources,
-                              double factor, TensorView y) {
-  check_ordered_sum(sources, factor, y, kManySources);
-  for_any(y.dtype, [&]<typename T>() {
+void CudaBackend::ordered_sum(Stream& stream, const OrderedSum& call) {
+  check_ordered_sum(call.sources, call.factor, call.y, kManySources);
+  for_any(call.y.dtype, [&]<typename T>() {
     if constexpr (is_half<T>) {
-      fail_dtype(DeviceType::cuda, "ordered_sum", y.dtype);
-    } else if (y.num_elements == 0) {
+      fail_dtype(DeviceType::cuda, "ordered_sum", call.y.dtype);
+    } else if (call.y.num_elements == 0) {
       return;
-    } else if (sources.size() <= kFewSources) {
-      launch_ordered_sum<T, kFewSources>(stream, sources, static_cast<T>(factor), y);
+    } else if (call.sources.size() <= kFewSources) {
+      launch_ordered_sum<T, kFewSources>(stream, call.sources, static_cast<T>(call.factor), call.y);
     } else {
-      launch_ordered_sum<T, kManySources>(stream, sources, static_cast<T>(factor), y);
+      launch_ordered_sum<T, kManySources>(stream, call.sources, static_cast<T>(call.factor),
+                                          call.y);
     }
   });
 }

@@ -9,6 +9,7 @@
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/sequence_calls.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -74,35 +75,35 @@ __global__ void position_gradient_kernel(Rows<const T> grad_y, std::size_t num_r
 
 }  // namespace
 
-void CudaBackend::embedding_forward(Stream& stream, ConstTensorView tokens, ConstMatrixView weight,
-                                    ConstMatrixView positions, MatrixView y) {
-  if (y.num_elements() == 0) return;
-  for_floating(weight.dtype, "embedding", [&]<typename T>() {
-    launch(stream, "embedding", row_tiles(y.rows, y.cols), embedding_kernel<T>, y.rows, y.cols,
-           data_of<std::int64_t>(tokens), rows_of<T>(weight), weight.rows, rows_of<T>(positions),
-           std::max<std::size_t>(1, positions.rows), rows_of<T>(y),
+void CudaBackend::embedding_forward(Stream& stream, const EmbeddingForward& call) {
+  if (call.y.num_elements() == 0) return;
+  for_floating(call.weight.dtype, "embedding", [&]<typename T>() {
+    launch(stream, "embedding", row_tiles(call.y.rows, call.y.cols), embedding_kernel<T>,
+           call.y.rows, call.y.cols, data_of<std::int64_t>(call.tokens), rows_of<T>(call.weight),
+           call.weight.rows, rows_of<T>(call.positions),
+           std::max<std::size_t>(1, call.positions.rows), rows_of<T>(call.y),
            runtime::cuda::cuda_stream(stream).fault());
   });
 }
 
-void CudaBackend::embedding_backward(Stream& stream, ConstTensorView tokens, ConstMatrixView grad_y,
-                                     MatrixView grad_weight, MatrixView grad_positions) {
+void CudaBackend::embedding_backward(Stream& stream, const EmbeddingBackward& call) {
   constexpr std::size_t kPieces = 8192;  // warps that fill a large GPU
   const auto* name = "embedding backward";
-  for_floating(grad_y.dtype, name, [&]<typename T>() {
-    if (grad_weight.data && grad_weight.num_elements() > 0) {
-      const std::size_t stripes = (grad_weight.cols + kWarp - 1) / kWarp;
+  for_floating(call.grad_y.dtype, name, [&]<typename T>() {
+    if (call.grad_weight.data && call.grad_weight.num_elements() > 0) {
+      const std::size_t stripes = (call.grad_weight.cols + kWarp - 1) / kWarp;
       const std::size_t rows_per_warp =
-          std::clamp<std::size_t>(grad_weight.rows * stripes / kPieces, 1, 32);
-      const std::size_t groups = (grad_weight.rows + rows_per_warp - 1) / rows_per_warp;
+          std::clamp<std::size_t>(call.grad_weight.rows * stripes / kPieces, 1, 32);
+      const std::size_t groups = (call.grad_weight.rows + rows_per_warp - 1) / rows_per_warp;
       launch(stream, name, covering(groups * stripes * kWarp, kThreads), table_gradient_kernel<T>,
-             data_of<std::int64_t>(tokens), grad_y.rows, rows_of<T>(grad_y), grad_weight.rows,
-             grad_weight.cols, rows_per_warp, rows_of<T>(grad_weight));
+             data_of<std::int64_t>(call.tokens), call.grad_y.rows, rows_of<T>(call.grad_y),
+             call.grad_weight.rows, call.grad_weight.cols, rows_per_warp,
+             rows_of<T>(call.grad_weight));
     }
-    if (grad_positions.data && grad_positions.num_elements() > 0) {
-      launch(stream, name, row_tiles(grad_positions.rows, grad_positions.cols),
-             position_gradient_kernel<T>, rows_of<T>(grad_y), grad_y.rows, grad_positions.rows,
-             grad_positions.cols, rows_of<T>(grad_positions));
+    if (call.grad_positions.data && call.grad_positions.num_elements() > 0) {
+      launch(stream, name, row_tiles(call.grad_positions.rows, call.grad_positions.cols),
+             position_gradient_kernel<T>, rows_of<T>(call.grad_y), call.grad_y.rows,
+             call.grad_positions.rows, call.grad_positions.cols, rows_of<T>(call.grad_positions));
     }
   });
 }

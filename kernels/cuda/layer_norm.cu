@@ -6,6 +6,7 @@
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/norm_calls.h"
 
 namespace lockstep::kernels::cuda {
 namespace {

@@ -66,42 +66,37 @@ void zero_matrix(Stream& stream, MatrixView y) {
   });
 }
 
-void CudaBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a,
-                         ConstMatrixView b, Transpose transpose_b, MatrixView c, Write write) {
-  require_floating("matmul", a.dtype);
-  run(stream, {"matmul", a, transpose_a, b, transpose_b, c, write});
+void CudaBackend::matmul(Stream& stream, const Matmul& call) {
+  require_floating("matmul", call.a.dtype);
+  run(stream, {"matmul", call.a, call.transpose_a, call.b, call.transpose_b, call.c, call.write});
 }
 
-void CudaBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
-                                 ConstTensorView bias, Activation activation, MatrixView y,
-                                 MatrixView preactivation) {
-  require_floating("linear", x.dtype);
+void CudaBackend::linear_forward(Stream& stream, const LinearForward& call) {
+  require_floating("linear", call.x.dtype);
   // y [batch, out] = x [batch, in] * (weight [out, in])^T
-  run(stream, {"linear", x, Transpose::no, weight, Transpose::yes, y, Write::overwrite, bias,
-               activation, preactivation});
+  run(stream, {"linear", call.x, Transpose::no, call.weight, Transpose::yes, call.y,
+               Write::overwrite, call.bias, call.activation, call.preactivation});
 }
 
-void CudaBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
-                                  ConstMatrixView grad_z, MatrixView grad_x, MatrixView grad_weight,
-                                  TensorView grad_bias) {
+void CudaBackend::linear_backward(Stream& stream, const LinearBackward& call) {
   const auto* name = "linear backward";
-  require_floating(name, x.dtype);
+  require_floating(name, call.x.dtype);
   const auto sum_columns = [&](Stream& on) {
-    if (grad_bias.data == nullptr) return;
-    for_floating(x.dtype, name, [&]<typename T>() {
-      launch_column_reduce(on, name, grad_z.rows, grad_z.cols,
-                           ColumnSum<T>{rows_of<T>(grad_z), data_of<T>(grad_bias)});
+    if (call.grad_bias.data == nullptr) return;
+    for_floating(call.x.dtype, name, [&]<typename T>() {
+      launch_column_reduce(on, name, call.grad_z.rows, call.grad_z.cols,
+                           ColumnSum<T>{rows_of<T>(call.grad_z), data_of<T>(call.grad_bias)});
     });
   };
   const auto multiply_by_x = [&](Stream& on) {
-    if (grad_weight.data == nullptr) return;
+    if (call.grad_weight.data == nullptr) return;
     // [out, in] = (grad_z [batch, out])^T * x [batch, in]
-    run(on, {name, grad_z, Transpose::yes, x, Transpose::no, grad_weight});
+    run(on, {name, call.grad_z, Transpose::yes, call.x, Transpose::no, call.grad_weight});
   };
   const auto multiply_by_weight = [&](Stream& on) {
-    if (grad_x.data == nullptr) return;
+    if (call.grad_x.data == nullptr) return;
     // [batch, in] = grad_z [batch, out] * weight [out, in]
-    run(on, {name, grad_z, Transpose::no, weight, Transpose::no, grad_x});
+    run(on, {name, call.grad_z, Transpose::no, call.weight, Transpose::no, call.grad_x});
   };
   side_by_side(stream, {multiply_by_weight, multiply_by_x, sum_columns});
 }

@@ -66,14 +66,14 @@ __global__ void forward_kernel(std::size_t rows, std::size_t classes, Rows<const
 
 }  // namespace
 
-void CudaBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
-                                                ConstTensorView labels, Reduction reduction,
-                                                MatrixView probabilities, TensorView loss) {
+void CudaBackend::softmax_cross_entropy_forward(Stream& stream,
+                                                const SoftmaxCrossEntropyForward& call) {
   const auto* name = "cross_entropy";
-  for_floating(logits.dtype, name, [&]<typename T>() {
-    launch(stream, name, covering(logits.rows * kWarp, kThreads, 4096), forward_kernel<T>,
-           logits.rows, logits.cols, rows_of<T>(logits), data_of<std::int64_t>(labels),
-           rows_of<T>(probabilities), data_of<T>(loss), divisor(reduction, logits.rows),
+  for_floating(call.logits.dtype, name, [&]<typename T>() {
+    launch(stream, name, covering(call.logits.rows * kWarp, kThreads, 4096), forward_kernel<T>,
+           call.logits.rows, call.logits.cols, rows_of<T>(call.logits),
+           data_of<std::int64_t>(call.labels), rows_of<T>(call.probabilities),
+           data_of<T>(call.loss), divisor(call.reduction, call.logits.rows),
            runtime::cuda::cuda_stream(stream).fault(), workspace_of(stream));
   });
 }
@@ -97,18 +97,16 @@ __global__ void backward_kernel(std::size_t rows, std::size_t classes, Rows<cons
 
 }  // namespace
 
-void CudaBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
-                                                 ConstTensorView labels, Reduction reduction,
-                                                 ConstTensorView grad_loss,
-                                                 MatrixView grad_logits) {
+void CudaBackend::softmax_cross_entropy_backward(Stream& stream,
+                                                 const SoftmaxCrossEntropyBackward& call) {
   const auto* name = "cross_entropy backward";
-  const std::size_t rows = probabilities.rows;
-  const std::size_t classes = probabilities.cols;
+  const std::size_t rows = call.probabilities.rows;
+  const std::size_t classes = call.probabilities.cols;
   if (rows == 0) return;
-  for_floating(probabilities.dtype, name, [&]<typename T>() {
+  for_floating(call.probabilities.dtype, name, [&]<typename T>() {
     launch(stream, name, row_tiles(rows, classes), backward_kernel<T>, rows, classes,
-           rows_of<T>(probabilities), data_of<std::int64_t>(labels), data_of<T>(grad_loss),
-           divisor(reduction, rows), rows_of<T>(grad_logits),
+           rows_of<T>(call.probabilities), data_of<std::int64_t>(call.labels),
+           data_of<T>(call.grad_loss), divisor(call.reduction, rows), rows_of<T>(call.grad_logits),
            runtime::cuda::cuda_stream(stream).fault());
   });
 }
@@ -137,23 +135,21 @@ struct SquaredGradient {
 
 }  // namespace
 
-void CudaBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
-                              Reduction reduction, TensorView loss) {
-  for_floating(x.dtype, "mse", [&]<typename T>() {
-    launch_reduce(stream, "mse", data_of<T>(loss), x.num_elements,
-                  divisor(reduction, x.num_elements), SquaredDifference<T>{}, data_of<T>(x),
-                  data_of<T>(target));
+void CudaBackend::mse_forward(Stream& stream, const MseForward& call) {
+  for_floating(call.x.dtype, "mse", [&]<typename T>() {
+    launch_reduce(stream, "mse", data_of<T>(call.loss), call.x.num_elements,
+                  divisor(call.reduction, call.x.num_elements), SquaredDifference<T>{},
+                  data_of<T>(call.x), data_of<T>(call.target));
   });
 }
 
-void CudaBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
-                               Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
+void CudaBackend::mse_backward(Stream& stream, const MseBackward& call) {
   const auto* name = "mse backward";
-  for_floating(x.dtype, name, [&]<typename T>() {
-    launch_elementwise(
-        stream, name, data_of<T>(grad_x), grad_x.num_elements,
-        SquaredGradient<T>{data_of<T>(grad_loss), divisor(reduction, x.num_elements), T(0)},
-        data_of<T>(x), data_of<T>(target));
+  for_floating(call.x.dtype, name, [&]<typename T>() {
+    launch_elementwise(stream, name, data_of<T>(call.grad_x), call.grad_x.num_elements,
+                       SquaredGradient<T>{data_of<T>(call.grad_loss),
+                                          divisor(call.reduction, call.x.num_elements), T(0)},
+                       data_of<T>(call.x), data_of<T>(call.target));
   });
 }
 

@@ -87,54 +87,55 @@ __global__ void gather_kernel(Rows<const From> source, std::size_t source_rows,
 
 }  // namespace
 
-void CudaBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
-  require_as_large("copy", from, {"to", to});
-  if (from.dtype != to.dtype) {
-    return for_any(from.dtype, [&]<typename From>() {
-      for_any(to.dtype, [&]<typename To>() {
-        launch_elementwise(stream, "copy", data_of<To>(to), to.num_elements, Convert<From, To>{},
-                           data_of<From>(from));
+void CudaBackend::copy(Stream& stream, const Copy& call) {
+  require_as_large("copy", call.from, {"to", call.to});
+  if (call.from.dtype != call.to.dtype) {
+    return for_any(call.from.dtype, [&]<typename From>() {
+      for_any(call.to.dtype, [&]<typename To>() {
+        launch_elementwise(stream, "copy", data_of<To>(call.to), call.to.num_elements,
+                           Convert<From, To>{}, data_of<From>(call.from));
       });
     });
   }
-  for_width(from.dtype, [&]<typename Unit>() {
-    launch_elementwise(stream, "copy", data_of<Unit>(to), to.num_elements, Itself<Unit>{},
-                       data_of<Unit>(from));
+  for_width(call.from.dtype, [&]<typename Unit>() {
+    launch_elementwise(stream, "copy", data_of<Unit>(call.to), call.to.num_elements, Itself<Unit>{},
+                       data_of<Unit>(call.from));
   });
 }
 
-void CudaBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
-  for_width(from.dtype,
-            [&]<typename Unit>() { copy_rows<Unit, Unit>(stream, "copy_matrix", from, to); });
+void CudaBackend::copy_matrix(Stream& stream, const CopyMatrix& call) {
+  for_width(call.from.dtype, [&]<typename Unit>() {
+    copy_rows<Unit, Unit>(stream, "copy_matrix", call.from, call.to);
+  });
 }
 
 void copy_as_bfloat16(Stream& stream, ConstMatrixView from, MatrixView to) {
   copy_rows<float, Bfloat16>(stream, "matmul", from, to);
 }
 
-void CudaBackend::fill(Stream& stream, TensorView to, double value) {
-  const std::uint64_t bits = bits_of(to.dtype, value);
-  for_width(to.dtype, [&]<typename Unit>() {
-    launch_elementwise(stream, "fill", data_of<Unit>(to), to.num_elements,
+void CudaBackend::fill(Stream& stream, const kernels::Fill& call) {
+  const std::uint64_t bits = bits_of(call.to.dtype, call.value);
+  for_width(call.to.dtype, [&]<typename Unit>() {
+    launch_elementwise(stream, "fill", data_of<Unit>(call.to), call.to.num_elements,
                        Fill<Unit>{static_cast<Unit>(bits)});
   });
 }
 
-void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
-                              MatrixView to, double scale) {
+void CudaBackend::gather_rows(Stream& stream, const GatherRows& call) {
   const auto* name = "gather_rows";
-  if (source.dtype != DType::uint8) require_floating(name, source.dtype);
-  require_floating(name, to.dtype);
-  if (to.rows == 0 || to.cols == 0) return;
+  if (call.source.dtype != DType::uint8) require_floating(name, call.source.dtype);
+  require_floating(name, call.to.dtype);
+  if (call.to.rows == 0 || call.to.cols == 0) return;
   const auto gather = [&]<typename From, typename To>() {
-    launch(stream, name, row_tiles(to.rows, to.cols), gather_kernel<From, To>,
-           rows_of<From>(source), source.rows, data_of<std::int64_t>(indices), rows_of<To>(to),
-           to.rows, to.cols, static_cast<GatherFactor<From, To>>(scale),
+    launch(stream, name, row_tiles(call.to.rows, call.to.cols), gather_kernel<From, To>,
+           rows_of<From>(call.source), call.source.rows, data_of<std::int64_t>(call.indices),
+           rows_of<To>(call.to), call.to.rows, call.to.cols,
+           static_cast<GatherFactor<From, To>>(call.scale),
            runtime::cuda::cuda_stream(stream).fault());
   };
-  for_floating(to.dtype, name, [&]<typename To>() {
-    if (source.dtype == DType::uint8) return gather.template operator()<std::uint8_t, To>();
-    if (source.dtype == DType::float32) return gather.template operator()<float, To>();
+  for_floating(call.to.dtype, name, [&]<typename To>() {
+    if (call.source.dtype == DType::uint8) return gather.template operator()<std::uint8_t, To>();
+    if (call.source.dtype == DType::float32) return gather.template operator()<float, To>();
     gather.template operator()<double, To>();
   });
 }

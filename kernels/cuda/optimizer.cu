@@ -116,16 +116,15 @@ void run_sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
 
 }  // namespace
 
-void CudaBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
-                      const StepScalars& scalars, const SgdOptions& options) {
+void CudaBackend::sgd(Stream& stream, const Sgd& call) {
   const auto run = [&]<Rule kRule>() {
-    update_and_count(stream, parameters, scalars, [&]<typename T>(Counter counter) {
-      run_sgd<kRule, T>(stream, parameters, scalars, options, counter);
+    update_and_count(stream, call.parameters, call.scalars, [&]<typename T>(Counter counter) {
+      run_sgd<kRule, T>(stream, call.parameters, call.scalars, call.options, counter);
     });
   };
-  if (options.momentum == 0) {
+  if (call.options.momentum == 0) {
     run.template operator()<Rule::plain>();
-  } else if (options.kind == SgdOptions::Kind::plain) {
+  } else if (call.options.kind == SgdOptions::Kind::plain) {
     run.template operator()<Rule::momentum>();
   } else {
     run.template operator()<Rule::nesterov>();
@@ -224,10 +223,9 @@ void run_adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
 
 }  // namespace
 
-void CudaBackend::adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
-                        const StepScalars& scalars, const AdamWOptions& options) {
-  update_and_count(stream, parameters, scalars, [&]<typename T>(Counter counter) {
-    run_adamw<T>(stream, parameters, scalars, options, counter);
+void CudaBackend::adamw(Stream& stream, const AdamW& call) {
+  update_and_count(stream, call.parameters, call.scalars, [&]<typename T>(Counter counter) {
+    run_adamw<T>(stream, call.parameters, call.scalars, call.options, counter);
   });
 }
 
@@ -249,17 +247,17 @@ __global__ void clip_kernel(List list, const double* norm, double max_norm) {
 
 }  // namespace
 
-void CudaBackend::clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
-                       double max_norm) {
+void CudaBackend::clip(Stream& stream, const Clip& call) {
   const auto clip_those_of = [&]<typename T>() {
     const auto entry = [&](std::size_t i) -> TensorEntry<1> {
-      if (tensors[i].dtype != dtype_of<T>) return {};
-      return {{tensors[i].data}, tensors[i].num_elements};
+      if (call.tensors[i].dtype != dtype_of<T>) return {};
+      return {{call.tensors[i].data}, call.tensors[i].num_elements};
     };
-    for_tensor_lists<1>(tensors.size(), ThreadPart<T>::kElementsPerBlock, entry,
+    for_tensor_lists<1>(call.tensors.size(), ThreadPart<T>::kElementsPerBlock, entry,
                         [&]<typename List>(const List& list, unsigned num_blocks, bool) {
                           launch(stream, "clip", {dim3(num_blocks), dim3(kThreads)},
-                                 clip_kernel<T, List>, list, data_of<double>(norm), max_norm);
+                                 clip_kernel<T, List>, list, data_of<double>(call.norm),
+                                 call.max_norm);
                         });
   };
   clip_those_of.template operator()<float>();

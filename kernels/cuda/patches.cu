@@ -8,6 +8,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/geometry.cuh"
 #include "kernels/cuda/product.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -107,23 +108,21 @@ MatrixView scratch_of(const Windows& slice, const TensorView& scratch) {
 
 }  // namespace
 
-void CudaBackend::patches(Stream& stream, const Windows& windows, ConstTensorView x,
-                          MatrixView patches) {
-  if (patches.num_elements() == 0) return;
-  for_floating(x.dtype, "patches", [&]<typename T>() {
-    launch(stream, "patches", row_tiles(patches.rows, patches.cols), patches_kernel<T>,
-           Geometry(windows), data_of<T>(x), patches.rows, data_of<T>(patches),
-           patches.leading_dimension);
+void CudaBackend::patches(Stream& stream, const Patches& call) {
+  if (call.patches.num_elements() == 0) return;
+  for_floating(call.x.dtype, "patches", [&]<typename T>() {
+    launch(stream, "patches", row_tiles(call.patches.rows, call.patches.cols), patches_kernel<T>,
+           Geometry(call.windows), data_of<T>(call.x), call.patches.rows, data_of<T>(call.patches),
+           call.patches.leading_dimension);
   });
 }
 
-void CudaBackend::fold_patches(Stream& stream, const Windows& windows, ConstMatrixView patches,
-                               TensorView x) {
-  if (x.num_elements == 0) return;
-  for_floating(x.dtype, "patches backward", [&]<typename T>() {
-    launch(stream, "patches backward", covering(x.num_elements, kThreads), fold_kernel<T>,
-           Geometry(windows), data_of<T>(patches), patches.leading_dimension, x.num_elements,
-           data_of<T>(x));
+void CudaBackend::fold_patches(Stream& stream, const FoldPatches& call) {
+  if (call.x.num_elements == 0) return;
+  for_floating(call.x.dtype, "patches backward", [&]<typename T>() {
+    launch(stream, "patches backward", covering(call.x.num_elements, kThreads), fold_kernel<T>,
+           Geometry(call.windows), data_of<T>(call.patches), call.patches.leading_dimension,
+           call.x.num_elements, data_of<T>(call.x));
   });
 }
 
@@ -136,16 +135,16 @@ std::size_t CudaBackend::conv_scratch(const Windows& windows) const {
 void CudaBackend::conv_forward(Stream& stream, const ConvForward& call) {
   if (call.windows.are_pixels()) {
     return linear_forward(stream,
-                          matrix_view(call.x.data, call.x.dtype, call.y.rows, call.windows.cols()),
-                          call.weight, call.bias, call.activation, call.y, call.preactivation);
+                          {matrix_view(call.x.data, call.x.dtype, call.y.rows, call.windows.cols()),
+                           call.weight, call.bias, call.activation, call.y, call.preactivation});
   }
   for_slices(call.windows, [&](const Windows& slice, std::size_t first) {
     const std::size_t row = first * slice.rows_per_image();
     const MatrixView rows = scratch_of(slice, call.scratch);
-    patches(stream, slice, images_of(call.x, slice, first), rows);
-    linear_forward(stream, rows, call.weight, call.bias, call.activation,
-                   rows_from(call.y, row, slice.rows()),
-                   rows_from(call.preactivation, row, slice.rows()));
+    patches(stream, {slice, images_of(call.x, slice, first), rows});
+    linear_forward(stream, {rows, call.weight, call.bias, call.activation,
+                            rows_from(call.y, row, slice.rows()),
+                            rows_from(call.preactivation, row, slice.rows())});
   });
 }
 
@@ -156,25 +155,25 @@ void CudaBackend::conv_backward(Stream& stream, const ConvBackward& call) {
     const auto pixels = [&](auto* data) {
       return matrix_view(data, call.x.dtype, w.rows(), w.cols());
     };
-    return linear_backward(stream, pixels(call.x.data), call.weight, call.grad_z,
-                           call.grad_x.data ? pixels(call.grad_x.data) : MatrixView{},
-                           call.grad_weight, call.grad_bias);
+    return linear_backward(stream, {pixels(call.x.data), call.weight, call.grad_z,
+                                    call.grad_x.data ? pixels(call.grad_x.data) : MatrixView{},
+                                    call.grad_weight, call.grad_bias});
   }
   const ConstMatrixView nothing = matrix_view(call.x.data, call.x.dtype, call.grad_z.rows, 0);
-  linear_backward(stream, nothing, call.weight, call.grad_z, {}, {}, call.grad_bias);
+  linear_backward(stream, {nothing, call.weight, call.grad_z, {}, {}, call.grad_bias});
   if (w.images == 0 && call.grad_weight.data) zero_matrix(stream, call.grad_weight);
   for_slices(w, [&](const Windows& slice, std::size_t first) {
     const MatrixView rows = scratch_of(slice, call.scratch);
     const ConstMatrixView grad_z =
         rows_from(call.grad_z, first * slice.rows_per_image(), slice.rows());
     if (call.grad_weight.data) {
-      patches(stream, slice, images_of(call.x, slice, first), rows);
+      patches(stream, {slice, images_of(call.x, slice, first), rows});
       run(stream, {name, grad_z, Transpose::yes, rows, Transpose::no, call.grad_weight,
                    first == 0 ? Write::overwrite : Write::accumulate});
     }
     if (call.grad_x.data) {
       run(stream, {name, grad_z, Transpose::no, call.weight, Transpose::no, rows});
-      fold_patches(stream, slice, rows, images_of(call.grad_x, slice, first));
+      fold_patches(stream, {slice, rows, images_of(call.grad_x, slice, first)});
     }
   });
 }

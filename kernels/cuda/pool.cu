@@ -6,6 +6,7 @@
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/geometry.cuh"
+#include "kernels/image_calls.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -98,36 +99,35 @@ __global__ void transpose_kernel(std::size_t rows, std::size_t cols, std::size_t
 
 }  // namespace
 
-void CudaBackend::pool_forward(Stream& stream, const Windows& windows, Pooling pooling,
-                               ConstTensorView x, TensorView y, TensorView winners) {
-  if (y.num_elements == 0) return;
-  for_floating(x.dtype, "pool", [&]<typename T>() {
-    const auto kernel = pooling == Pooling::average ? pool_kernel<T, Pooling::average>
-                                                    : pool_kernel<T, Pooling::maximum>;
-    launch(stream, "pool", covering(y.num_elements, kThreads), kernel, Geometry(windows),
-           data_of<T>(x), y.num_elements, data_of<T>(y), data_of<std::int32_t>(winners));
+void CudaBackend::pool_forward(Stream& stream, const PoolForward& call) {
+  if (call.y.num_elements == 0) return;
+  for_floating(call.x.dtype, "pool", [&]<typename T>() {
+    const auto kernel = call.pooling == Pooling::average ? pool_kernel<T, Pooling::average>
+                                                         : pool_kernel<T, Pooling::maximum>;
+    launch(stream, "pool", covering(call.y.num_elements, kThreads), kernel, Geometry(call.windows),
+           data_of<T>(call.x), call.y.num_elements, data_of<T>(call.y),
+           data_of<std::int32_t>(call.winners));
   });
 }
 
-void CudaBackend::pool_backward(Stream& stream, const Windows& windows, Pooling pooling,
-                                ConstTensorView winners, ConstTensorView grad_y,
-                                TensorView grad_x) {
-  if (grad_x.num_elements == 0) return;
-  for_floating(grad_x.dtype, "pool backward", [&]<typename T>() {
-    const auto kernel = pooling == Pooling::average ? pool_backward_kernel<T, Pooling::average>
-                                                    : pool_backward_kernel<T, Pooling::maximum>;
-    launch(stream, "pool backward", covering(grad_x.num_elements, kThreads), kernel,
-           Geometry(windows), data_of<std::int32_t>(winners), data_of<T>(grad_y),
-           grad_x.num_elements, data_of<T>(grad_x));
+void CudaBackend::pool_backward(Stream& stream, const PoolBackward& call) {
+  if (call.grad_x.num_elements == 0) return;
+  for_floating(call.grad_x.dtype, "pool backward", [&]<typename T>() {
+    const auto kernel = call.pooling == Pooling::average
+                            ? pool_backward_kernel<T, Pooling::average>
+                            : pool_backward_kernel<T, Pooling::maximum>;
+    launch(stream, "pool backward", covering(call.grad_x.num_elements, kThreads), kernel,
+           Geometry(call.windows), data_of<std::int32_t>(call.winners), data_of<T>(call.grad_y),
+           call.grad_x.num_elements, data_of<T>(call.grad_x));
   });
 }
 
-void CudaBackend::transpose(Stream& stream, ConstMatrixView x, TensorView y) {
-  if (y.num_elements == 0) return;
-  for_floating(x.dtype, "transpose", [&]<typename T>() {
-    launch(stream, "transpose", covering(y.num_elements, kThreads), transpose_kernel<T>, x.rows,
-           x.cols, x.leading_dimension, x.batch_stride, y.num_elements, data_of<T>(x),
-           data_of<T>(y));
+void CudaBackend::transpose(Stream& stream, const TransposeMatrices& call) {
+  if (call.y.num_elements == 0) return;
+  for_floating(call.x.dtype, "transpose", [&]<typename T>() {
+    launch(stream, "transpose", covering(call.y.num_elements, kThreads), transpose_kernel<T>,
+           call.x.rows, call.x.cols, call.x.leading_dimension, call.x.batch_stride,
+           call.y.num_elements, data_of<T>(call.x), data_of<T>(call.y));
   });
 }
 

@@ -26,7 +26,7 @@
 
 #include <cstddef>
 
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 
 namespace lockstep::kernels::cuda {
 

@@ -50,35 +50,36 @@ std::size_t norm_elements_per_block(std::span<const ConstTensorView> x) {
 
 }  // namespace
 
-void CudaBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
-  for_floating(x.dtype, "sum", [&]<typename T>() {
-    launch_reduce(stream, "sum", data_of<T>(y), x.num_elements, 1.0, Itself<T>{}, data_of<T>(x));
+void CudaBackend::sum(Stream& stream, const Sum& call) {
+  for_floating(call.x.dtype, "sum", [&]<typename T>() {
+    launch_reduce(stream, "sum", data_of<T>(call.y), call.x.num_elements, 1.0, Itself<T>{},
+                  data_of<T>(call.x));
   });
 }
 
-void CudaBackend::norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) {
-  const std::size_t elements_per_block = norm_elements_per_block(x);
+void CudaBackend::norm(Stream& stream, const Norm& call) {
+  const std::size_t elements_per_block = norm_elements_per_block(call.x);
   const Workspace workspace = workspace_of(stream);
   Carry carry = Carry::starts;
   const auto norm_of = [&]<typename T, typename Y>() {
     const auto entry = [&](std::size_t i) -> TensorEntry<1> {
-      if (x[i].dtype != dtype_of<T>) return {};
-      return {{const_cast<void*>(x[i].data)}, x[i].num_elements};
+      if (call.x[i].dtype != dtype_of<T>) return {};
+      return {{const_cast<void*>(call.x[i].data)}, call.x[i].num_elements};
     };
-    for_tensor_lists<1>(x.size(), elements_per_block, entry,
+    for_tensor_lists<1>(call.x.size(), elements_per_block, entry,
                         [&]<typename List>(const List& list, unsigned num_blocks, bool) {
                           launch(stream, "norm", {dim3(num_blocks), dim3(kThreads)},
                                  norm_kernel<T, List, Y>, list, elements_per_block, carry,
-                                 data_of<Y>(y), workspace);
+                                 data_of<Y>(call.y), workspace);
                           carry = Carry::goes_on;
                         });
   };
-  for (const ConstTensorView& tensor : x) require_floating("norm", tensor.dtype);
-  for_floating(y.dtype, "norm", [&]<typename Y>() {
+  for (const ConstTensorView& tensor : call.x) require_floating("norm", tensor.dtype);
+  for_floating(call.y.dtype, "norm", [&]<typename Y>() {
     norm_of.template operator()<float, Y>();
     norm_of.template operator()<double, Y>();
   });
-  if (carry == Carry::starts) fill(stream, y, 0);
+  if (carry == Carry::starts) fill(stream, {call.y, 0});
 }
 
 // A warp finds the largest element of each row.
@@ -124,11 +125,11 @@ __global__ void argmax_kernel(Rows<const T> x, std::size_t rows, std::size_t col
 
 }  // namespace
 
-void CudaBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
-  if (x.rows == 0) return;
-  for_floating(x.dtype, "argmax_rows", [&]<typename T>() {
-    launch(stream, "argmax_rows", covering(x.rows * kWarp, kThreads), argmax_kernel<T>,
-           rows_of<T>(x), x.rows, x.cols, data_of<std::int64_t>(y));
+void CudaBackend::argmax_rows(Stream& stream, const ArgmaxRows& call) {
+  if (call.x.rows == 0) return;
+  for_floating(call.x.dtype, "argmax_rows", [&]<typename T>() {
+    launch(stream, "argmax_rows", covering(call.x.rows * kWarp, kThreads), argmax_kernel<T>,
+           rows_of<T>(call.x), call.x.rows, call.x.cols, data_of<std::int64_t>(call.y));
   });
 }
 

@@ -1,8 +1,8 @@
 // A backend for slow motion: another backend runs every kernel, and the kernel ends when it would
-// have ended on the device that is acted out (machine.h), at the cost of
-// simulate/predict/kernel_cost.h. Results are the other backend's.
+// have ended on the simulated device (machine.h), at the cost of simulate/predict/kernel_cost.h.
+// Results are the other backend's.
 //
-// Without acting anything out, it can also report the kernels of any device to a listener.
+// Without a machine, it can also report the kernels of any device to a listener.
 #pragma once
 
 #include <atomic>
@@ -22,14 +22,10 @@ class PacedBackend final : public Backend {
   // inner must outlive this. REQUIRES: while it is used, a machine is on stage (machine()).
   explicit PacedBackend(Backend& inner) : inner_(inner) {}
 
-#include "kernels/backend_overrides.inc"
+  LOCKSTEP_KERNELS(LOCKSTEP_OVERRIDE)
+  std::size_t conv_scratch(const Windows& windows) const override;
 
  private:
-  // Runs inner_'s kernel with these arguments, as long as the traffic of what it reads and writes.
-  template <typename... Parameters, typename... Arguments>
-  void run(const char* name, void (Backend::*kernel)(Stream&, Parameters...), Stream& stream,
-           const Arguments&... arguments);
-
   Backend& inner_;
 };
 

@@ -116,7 +116,7 @@ void scaled_loss(const Rank& rank) {
         for (const Variable& parameter : net.parameters()) {
           const Tensor& grad = parameter.grad();
           grad.bump_version();
-          grad.backend().scale(grad.stream(), grad.view(), 1.0 / 1024, grad.view());
+          grad.backend().scale(grad.stream(), {grad.view(), 1.0 / 1024, grad.view()});
         }
       });
 }
@@ -209,7 +209,7 @@ void messages_through_rank_zero(const Rank& rank) {
           const Tensor other = Tensor::empty(grad.shape(), grad.dtype(), grad.device());
           rank.group.recv(other, 1);
           grad.bump_version();
-          grad.backend().add(grad.stream(), grad.view(), other.view(), grad.view());
+          grad.backend().add(grad.stream(), {grad.view(), other.view(), grad.view()});
           rank.group.send(grad, 1);
         }
       });

@@ -11,6 +11,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/tensor/tensor.h"
+#include "kernels/calls.h"
 #include "tests/emulated_gpu/cublas_lt/control.h"
 #include "tests/support/expect_error.h"
 
@@ -46,8 +47,8 @@ Tensor matrix(std::size_t rows, std::size_t cols) {
 
 void multiply(const Tensor& a, const Tensor& b, const Tensor& c) {
   using kernels::Transpose;
-  a.backend().matmul(a.stream(), a.matrix(), Transpose::no, b.matrix(), Transpose::no, c.matrix(),
-                     kernels::Write::overwrite);
+  a.backend().matmul(a.stream(), {a.matrix(), Transpose::no, b.matrix(), Transpose::no, c.matrix(),
+                                  kernels::Write::overwrite});
 }
 
 cudaGraph_t captured_on(cudaStream_t stream, const std::function<void()>& work) {

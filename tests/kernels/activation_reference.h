@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 
 namespace lockstep::kernels {
 

@@ -24,8 +24,8 @@ std::vector<T> many_magnitudes() {
 template <typename T>
 std::vector<T> forward(Activation activation, const std::vector<T>& x, std::size_t skew = 0) {
   const OnDevice<T> in(x, skew), out(x.size());
-  tested().activation_forward(stream_with(2), activation, in.view(), out.view());
-  tested().activation_forward(stream_with(2), activation, in.view(), in.view());
+  tested().activation_forward(stream_with(2), {activation, in.view(), out.view()});
+  tested().activation_forward(stream_with(2), {activation, in.view(), in.view()});
   EXPECT_EQ(in.values().size(), x.size());
   return out.values();
 }
@@ -72,9 +72,11 @@ TYPED_TEST(ActivationKernel, BackwardIsTheGradientTimesTheSlope) {
     }
     const OnDevice<T> before(x), after(forward(activation, x)), grad_y(grad), grad_x(x.size());
     const auto& saved = needs_preactivation(activation) ? before : after;
-    tested().activation_backward(stream(), activation, saved.view(), grad_y.view(), grad_x.view());
+    tested().activation_backward(stream(),
+                                 {activation, saved.view(), grad_y.view(), grad_x.view()});
     expect_close(grad_x.values(), expected, 4 * kTolerance<T>);
-    tested().activation_backward(stream(), activation, saved.view(), grad_y.view(), grad_y.view());
+    tested().activation_backward(stream(),
+                                 {activation, saved.view(), grad_y.view(), grad_y.view()});
     EXPECT_EQ(grad_y.values(), grad_x.values());
   }
 }

@@ -78,11 +78,11 @@ TYPED_TEST(Attention, EqualsItsDefinition) {
       // Memory that nobody has written may hold NaN.
       const OnDevice<T> y(grad_y.size(), T(kNaN)), log_sums(s.num_rows(), T(kNaN)),
           grad_qkv(qkv.size(), T(kNaN)), scratch(s.num_rows(), T(kNaN));
-      tested().attention_forward(stream, s, on_qkv.view(), y.view(), log_sums.view());
+      tested().attention_forward(stream, {s, on_qkv.view(), y.view(), log_sums.view()});
       expect_close(y.values(), e.y, 4 * kTolerance<T>, 2);
       expect_close(log_sums.values(), e.log_sums, 4 * kTolerance<T>);
-      tested().attention_backward(stream, s, on_qkv.view(), y.view(), log_sums.view(),
-                                  on_grad.view(), grad_qkv.view(), scratch.view());
+      tested().attention_backward(stream, {s, on_qkv.view(), y.view(), log_sums.view(),
+                                           on_grad.view(), grad_qkv.view(), scratch.view()});
       expect_close(grad_qkv.values(), e.grad_qkv, 20 * kTolerance<T>, 10);
       auto bits = y.values();
       const auto more = grad_qkv.values();
@@ -101,9 +101,9 @@ TEST(AttentionInBfloat16, RoundsItsInputs) {
   const OnDevice<float> on_qkv(qkv), on_grad(grad_y), y(grad_y.size()), log_sums(s.num_rows()),
       grad_qkv(qkv.size()), scratch(s.num_rows());
   set_matmul_precision(MatmulPrecision::bf16);
-  tested().attention_forward(stream(), s, on_qkv.view(), y.view(), log_sums.view());
-  tested().attention_backward(stream(), s, on_qkv.view(), y.view(), log_sums.view(), on_grad.view(),
-                              grad_qkv.view(), scratch.view());
+  tested().attention_forward(stream(), {s, on_qkv.view(), y.view(), log_sums.view()});
+  tested().attention_backward(stream(), {s, on_qkv.view(), y.view(), log_sums.view(),
+                                         on_grad.view(), grad_qkv.view(), scratch.view()});
   set_matmul_precision(MatmulPrecision::highest);
   expect_close(y.values(), e.y, 1e-2);
   expect_close(grad_qkv.values(), e.grad_qkv, 1e-2, 2);
@@ -123,7 +123,7 @@ TYPED_TEST(Attention, LargeScoresDoNotOverflow) {
   }
   const std::vector<T> none(s.length * 4);
   const OnDevice<T> on_qkv(qkv), y(none.size()), log_sums(s.num_rows());
-  tested().attention_forward(stream(), s, on_qkv.view(), y.view(), log_sums.view());
+  tested().attention_forward(stream(), {s, on_qkv.view(), y.view(), log_sums.view()});
   expect_close(y.values(), expected(s, qkv, none).y, 2000 * kTolerance<T>);
 }
 
@@ -152,10 +152,10 @@ TYPED_TEST(Attention, CausalSoftmaxEqualsItsDefinition) {
     };
     for_thread_counts([&](Stream& stream) {
       const OnDevice<T> on_scores(scores), on_grad(grad_p);
-      tested().causal_softmax_forward(stream, view(on_scores), scale, view(on_scores));
+      tested().causal_softmax_forward(stream, {view(on_scores), scale, view(on_scores)});
       expect_close(on_scores.values(), p);
-      tested().causal_softmax_backward(stream, view(on_scores), view(on_grad), scale,
-                                       view(on_grad));
+      tested().causal_softmax_backward(stream,
+                                       {view(on_scores), view(on_grad), scale, view(on_grad)});
       expect_close(on_grad.values(), grad, 2 * kTolerance<T>);
     });
   }

@@ -9,7 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 #include "tests/support/devices.h"
 
 namespace lockstep::kernels {
@@ -56,17 +56,29 @@ void expect_refused(const std::vector<BadCall>& table) {
 TEST(ElementwiseChecks, BadCallsAreRefusedInTheSameWords) {
   expect_refused({
       {ErrorCode::Shape, "[add] b has size 4, expected 3",
-       [](Backend& b, Stream& s) { b.add(s, vec(3), vec(4), vec(3)); }},
+       [](Backend& b, Stream& s) {
+         b.add(s, {vec(3), vec(4), vec(3)});
+       }},
       {ErrorCode::DType, "[add] b is float64, expected float32",
-       [](Backend& b, Stream& s) { b.add(s, vec(3), vec(3, kDouble), vec(3)); }},
+       [](Backend& b, Stream& s) {
+         b.add(s, {vec(3), vec(3, kDouble), vec(3)});
+       }},
       {ErrorCode::Shape, "[add] y has size 2, expected 3",
-       [](Backend& b, Stream& s) { b.add(s, vec(3), vec(3), vec(2)); }},
+       [](Backend& b, Stream& s) {
+         b.add(s, {vec(3), vec(3), vec(2)});
+       }},
       {ErrorCode::Shape, "[scale] y has size 4, expected 3",
-       [](Backend& b, Stream& s) { b.scale(s, vec(3), 2, vec(4)); }},
+       [](Backend& b, Stream& s) {
+         b.scale(s, {vec(3), 2, vec(4)});
+       }},
       {ErrorCode::Shape, "[axpy] y has size 4, expected 3",
-       [](Backend& b, Stream& s) { b.axpy(s, 2, vec(3), vec(4)); }},
+       [](Backend& b, Stream& s) {
+         b.axpy(s, {2, vec(3), vec(4)});
+       }},
       {ErrorCode::Shape, "[copy] to has size 4, expected 3",
-       [](Backend& b, Stream& s) { b.copy(s, vec(3), vec(4)); }},
+       [](Backend& b, Stream& s) {
+         b.copy(s, {vec(3), vec(4)});
+       }},
   });
 }
 
@@ -74,16 +86,20 @@ TEST(OrderedSumChecks, BadCallsAreRefusedInTheSameWords) {
   using Views = std::vector<ConstTensorView>;
   expect_refused({
       {ErrorCode::Shape, "[ordered_sum] needs at least one source",
-       [](Backend& b, Stream& s) { b.ordered_sum(s, {}, 1, vec(3)); }},
+       [](Backend& b, Stream& s) {
+         b.ordered_sum(s, {{}, 1, vec(3)});
+       }},
       {ErrorCode::Shape, "[ordered_sum] a source has size 4, expected 3",
        [](Backend& b, Stream& s) {
-         b.ordered_sum(s, Views{vec(3), vec(4)}, 1, vec(3));
+         b.ordered_sum(s, {Views{vec(3), vec(4)}, 1, vec(3)});
        }},
       {ErrorCode::DType, "[ordered_sum] a source is float64, expected float32",
-       [](Backend& b, Stream& s) { b.ordered_sum(s, Views{vec(3, kDouble)}, 1, vec(3)); }},
+       [](Backend& b, Stream& s) {
+         b.ordered_sum(s, {Views{vec(3, kDouble)}, 1, vec(3)});
+       }},
       {ErrorCode::DType, "[ordered_sum] int32 can be summed with factor 1 only, found 0.5",
        [](Backend& b, Stream& s) {
-         b.ordered_sum(s, Views{vec(3, DType::int32)}, 0.5, vec(3, DType::int32));
+         b.ordered_sum(s, {Views{vec(3, DType::int32)}, 0.5, vec(3, DType::int32)});
        }},
   });
 }
@@ -99,20 +115,22 @@ TEST(DTypeChecks, EveryBackendNamesTheTypeItCannotTake) {
   constexpr DType kInt = DType::int32;
   expect_refused({
       {ErrorCode::DType, text("add"),
-       [](Backend& b, Stream& s) { b.add(s, vec(3, kInt), vec(3, kInt), vec(3, kInt)); }},
+       [](Backend& b, Stream& s) {
+         b.add(s, {vec(3, kInt), vec(3, kInt), vec(3, kInt)});
+       }},
       {ErrorCode::DType, text("matmul"),
        [](Backend& b, Stream& s) {
-         b.matmul(s, mat(2, 3, kInt), Transpose::no, mat(3, 4, kInt), Transpose::no,
-                  mat(2, 4, kInt), Write::overwrite);
+         b.matmul(s, {mat(2, 3, kInt), Transpose::no, mat(3, 4, kInt), Transpose::no,
+                      mat(2, 4, kInt), Write::overwrite});
        }},
       {ErrorCode::DType, text("linear"),
        [](Backend& b, Stream& s) {
          const MatrixView x = mat(2, 3, kInt), weight = mat(4, 3, kInt), y = mat(2, 4, kInt);
-         b.linear_forward(s, x, weight, {}, Activation::none, y, {});
+         b.linear_forward(s, {x, weight, {}, Activation::none, y, {}});
        }},
       {ErrorCode::DType, text("gather_rows"),
        [](Backend& b, Stream& s) {
-         b.gather_rows(s, mat(5, 3, kInt), vec(0, DType::int64), mat(0, 3), 1);
+         b.gather_rows(s, {mat(5, 3, kInt), vec(0, DType::int64), mat(0, 3), 1});
        }},
   });
 }

@@ -3,8 +3,6 @@
 namespace lockstep::kernels {
 namespace {
 
-using Statistics = BatchNormForward::Statistics;
-
 template <typename T>
 class BatchNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(BatchNorm, Floating);

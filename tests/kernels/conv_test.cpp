@@ -55,7 +55,7 @@ TYPED_TEST(Conv, PatchesAreTheWindowsPixels) {
     for_thread_counts([&](Stream& stream) {
       const OnDevice<T> on_x(x);
       const GridOnDevice<T> patches(w.rows(), w.cols(), 2);
-      tested().patches(stream, w, on_x.view(), patches.view());
+      tested().patches(stream, {w, on_x.view(), patches.view()});
       EXPECT_EQ(patches.content(), expected);
     });
   });
@@ -75,7 +75,7 @@ TYPED_TEST(Conv, FoldingAddsUpAllCopiesOfAnElement) {
     for_thread_counts([&](Stream& stream) {
       const GridOnDevice<T> on_patches(patches);
       const OnDevice<T> x(expected.size(), T(5));
-      tested().fold_patches(stream, w, on_patches.view(), x.view());
+      tested().fold_patches(stream, {w, on_patches.view(), x.view()});
       expect_close(x.values(), expected, kTolerance<T>, 10);
     });
   });
@@ -92,12 +92,12 @@ struct Passes {
     const OnDevice<T> to_x(w.images * w.image_elements()), to_bias(kOut);
     if (by_patches) {
       const GridOnDevice<T> rows(w.rows(), w.cols()), grad_rows(w.rows(), w.cols());
-      tested().patches(stream, w, x.view(), rows.view());
-      tested().linear_forward(stream, rows.view(), weight.view(), bias.view(), activation,
-                              to_y.view(), {});
-      tested().linear_backward(stream, rows.view(), weight.view(), grad_z.view(), grad_rows.view(),
-                               to_weight.view(), to_bias.view());
-      tested().fold_patches(stream, w, grad_rows.view(), to_x.view());
+      tested().patches(stream, {w, x.view(), rows.view()});
+      tested().linear_forward(
+          stream, {rows.view(), weight.view(), bias.view(), activation, to_y.view(), {}});
+      tested().linear_backward(stream, {rows.view(), weight.view(), grad_z.view(), grad_rows.view(),
+                                        to_weight.view(), to_bias.view()});
+      tested().fold_patches(stream, {w, grad_rows.view(), to_x.view()});
     } else {
       const OnDevice<T> scratch(tested().conv_scratch(w));
       tested().conv_forward(

@@ -36,7 +36,7 @@ TYPED_TEST(Dropout, DrawsTheDocumentedMask) {
       }
       for_thread_counts([&](Stream& stream) {
         const GridOnDevice<T> on_x(x), y(40, cols, 3);
-        tested().dropout(stream, mask, on_x.view(), y.view());
+        tested().dropout(stream, {mask, on_x.view(), y.view()});
         ASSERT_EQ(y.content(), expected) << cols;
       });
     }
@@ -47,11 +47,11 @@ TYPED_TEST(Dropout, ProbabilityZeroKeepsAllAndOneDropsAll) {
   using T = TypeParam;
   const auto values = random_grid<T>(9, 31, 0, 1);
   const GridOnDevice<T> x(values), y(9, 31);
-  tested().dropout(stream(), {.probability = 0}, x.view(), y.view());
+  tested().dropout(stream(), {{.probability = 0}, x.view(), y.view()});
   EXPECT_EQ(y.content(), values.values);
-  tested().dropout(stream(), {.probability = 0}, x.view(), x.view());  // in place
+  tested().dropout(stream(), {{.probability = 0}, x.view(), x.view()});  // in place
   EXPECT_EQ(x.content(), values.values);
-  tested().dropout(stream(), {.probability = 1}, x.view(), y.view());
+  tested().dropout(stream(), {{.probability = 1}, x.view(), y.view()});
   for (const T value : y.content()) EXPECT_EQ(value, T(0));
 }
 

@@ -29,16 +29,25 @@ void expect_elementwise(const Run& run, const Expected& expected) {
 }
 
 TYPED_TEST(Elementwise, ArithmeticEqualsTheDefinition) {
-  expect_elementwise<TypeParam>([](Stream& s, auto a, auto b, auto y) { tested().add(s, a, b, y); },
-                                [](double a, double b) { return a + b; });
   expect_elementwise<TypeParam>(
-      [](Stream& s, auto a, auto b, auto y) { tested().multiply(s, a, b, y); },
+      [](Stream& s, auto a, auto b, auto y) {
+        tested().add(s, {a, b, y});
+      },
+      [](double a, double b) { return a + b; });
+  expect_elementwise<TypeParam>(
+      [](Stream& s, auto a, auto b, auto y) {
+        tested().multiply(s, {a, b, y});
+      },
       [](double a, double b) { return a * b; });
   expect_elementwise<TypeParam>(
-      [](Stream& s, auto a, auto, auto y) { tested().scale(s, a, 0.75, y); },
+      [](Stream& s, auto a, auto, auto y) {
+        tested().scale(s, {a, 0.75, y});
+      },
       [](double a, double) { return 0.75 * a; });
   expect_elementwise<TypeParam>(
-      [](Stream& s, auto a, auto, auto y) { tested().axpy(s, -1.5, a, y); },
+      [](Stream& s, auto a, auto, auto y) {
+        tested().axpy(s, {-1.5, a, y});
+      },
       [](double a, double b) { return b - 1.5 * a; });
 }
 
@@ -93,7 +102,7 @@ TYPED_TEST(Elementwise, OrderedSumHasAPlainLoopsBits) {
         const auto expected = plain_sum(sources, factor);
         for_thread_counts([&](Stream& stream) {
           const OnDevice<T> y(size);
-          tested().ordered_sum(stream, on_device.views, factor, y.view());
+          tested().ordered_sum(stream, {on_device.views, factor, y.view()});
           ASSERT_EQ(y.values(), expected);
         });
       }
@@ -110,7 +119,7 @@ TYPED_TEST(Elementwise, OrderedSumMayOverwriteAnySource) {
     for (std::size_t target = 0; target < 2; ++target) {
       const SourcesOnDevice<T> on_device(sources, false);
       const OnDevice<T>& y = *on_device.arrays[target];
-      tested().ordered_sum(stream_with(2), on_device.views, 0.5, y.view());
+      tested().ordered_sum(stream_with(2), {on_device.views, 0.5, y.view()});
       EXPECT_TRUE(y.values() == expected) << size << " elements into source " << target;
     }
   }
@@ -119,10 +128,10 @@ TYPED_TEST(Elementwise, OrderedSumMayOverwriteAnySource) {
 TEST(ElementwiseAny, OrderedSumAddsIntegersWithFactorOne) {
   const OnDevice<std::int64_t> a(std::vector<std::int64_t>{1, std::int64_t{1} << 60}), y(2);
   const std::vector<ConstTensorView> views{a.view(), a.view(), a.view()};
-  tested().ordered_sum(stream(), views, 1, y.view());
+  tested().ordered_sum(stream(), {views, 1, y.view()});
   EXPECT_EQ(y.values(), (std::vector<std::int64_t>{3, std::int64_t{3} << 60}));
   const OnDevice<std::int32_t> b(std::vector<std::int32_t>{-7}), z(1);
-  tested().ordered_sum(stream(), std::vector<ConstTensorView>{b.view(), b.view()}, 1, z.view());
+  tested().ordered_sum(stream(), {std::vector<ConstTensorView>{b.view(), b.view()}, 1, z.view()});
   EXPECT_EQ(z.values(), std::vector<std::int32_t>{-14});
 }
 

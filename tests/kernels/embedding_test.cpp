@@ -41,10 +41,10 @@ TYPED_TEST(Embedding, ReadsRowsOfTokensAndPositions) {
     const GridOnDevice<T> on_weight(weight), on_positions(positions);
     for_thread_counts([&](Stream& stream) {
       const GridOnDevice<T> y(tokens.size(), c.channels, 3);
-      tested().embedding_forward(stream, on_tokens.view(), on_weight.view(), {}, y.view());
+      tested().embedding_forward(stream, {on_tokens.view(), on_weight.view(), {}, y.view()});
       EXPECT_EQ(y.content(), plain);
-      tested().embedding_forward(stream, on_tokens.view(), on_weight.view(), on_positions.view(),
-                                 y.view());
+      tested().embedding_forward(
+          stream, {on_tokens.view(), on_weight.view(), on_positions.view(), y.view()});
       EXPECT_EQ(y.content(), placed);
     });
   }
@@ -69,8 +69,8 @@ TYPED_TEST(Embedding, AddsGradientsInTheOrderOfTheRows) {
     for_thread_counts([&](Stream& stream) {
       const GridOnDevice<T> to_weight(c.vocabulary, c.channels, 2),
           to_positions(c.length, c.channels, 1);
-      tested().embedding_backward(stream, on_tokens.view(), on_grad.view(), to_weight.view(),
-                                  to_positions.view());
+      tested().embedding_backward(
+          stream, {on_tokens.view(), on_grad.view(), to_weight.view(), to_positions.view()});
       EXPECT_EQ(to_weight.content(), weight.content());
       EXPECT_EQ(to_positions.content(), positions.content());
     });
@@ -85,7 +85,7 @@ TEST(EmbeddingErrors, ATokenOutsideTheVocabularyIsNamed) {
     const std::string text =
         "token " + std::to_string(token) + place + " is outside the vocabulary of 4";
     expect_error(ErrorCode::Shape, text, [&] {
-      tested().embedding_forward(stream(), tokens.view(), weight.view(), {}, y.view());
+      tested().embedding_forward(stream(), {tokens.view(), weight.view(), {}, y.view()});
       y.content();
     });
   }

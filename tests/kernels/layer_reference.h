@@ -68,10 +68,10 @@ void expect_layer(const Layer<T>& layer, double tolerance) {
   const GridOnDevice<T> x(layer.x), weight(layer.weight), grad_z(layer.grad_z);
   const GridOnDevice<T> y(batch, out), grad_x(batch, in), grad_weight(out, in);
   const OnDevice<T> bias(layer.bias), grad_bias(out);
-  tested().linear_forward(stream(), x.view(), weight.view(), bias.view(), Activation::none,
-                          y.view(), {});
-  tested().linear_backward(stream(), x.view(), weight.view(), grad_z.view(), grad_x.view(),
-                           grad_weight.view(), grad_bias.view());
+  tested().linear_forward(stream(),
+                          {x.view(), weight.view(), bias.view(), Activation::none, y.view(), {}});
+  tested().linear_backward(stream(), {x.view(), weight.view(), grad_z.view(), grad_x.view(),
+                                      grad_weight.view(), grad_bias.view()});
   const Gradients expected = expected_gradients(layer);
   expect_close(y.content(), product(layer, true), tolerance);
   expect_close(grad_x.content(), expected.x, tolerance);

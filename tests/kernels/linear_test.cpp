@@ -32,8 +32,8 @@ void expect_forward(const LayerSizes& s, bool has_bias) {
     for_thread_counts([&](Stream& stream) {
       const GridOnDevice<T> y(s.batch, s.out, 3), again(s.batch, s.out), kept(s.batch, s.out, 1);
       const auto forward = [&](const GridOnDevice<T>& to, MatrixView preactivation) {
-        tested().linear_forward(stream, x.view(), weight.view(), bias_view, activation, to.view(),
-                                preactivation);
+        tested().linear_forward(
+            stream, {x.view(), weight.view(), bias_view, activation, to.view(), preactivation});
         expect_close(to.content(), after, kProductTolerance<T>, scale);
       };
       forward(y, {});
@@ -60,8 +60,8 @@ TYPED_TEST(Linear, BackwardEqualsItsFormulas) {
     for_thread_counts([&](Stream& stream) {
       const GridOnDevice<T> grad_x(s.batch, s.in, 1), grad_w(s.out, s.in, 3);
       const OnDevice<T> grad_b(s.out, T(1.5));
-      tested().linear_backward(stream, x.view(), weight.view(), grad_z.view(), grad_x.view(),
-                               grad_w.view(), grad_b.view());
+      tested().linear_backward(stream, {x.view(), weight.view(), grad_z.view(), grad_x.view(),
+                                        grad_w.view(), grad_b.view()});
       const double tolerance = 4 * kProductTolerance<T>, rows = 1 + double(s.batch);
       expect_close(grad_x.content(), expected.x, tolerance, 1 + double(s.out) / 10);
       expect_close(grad_w.content(), expected.weight, tolerance, rows);
@@ -79,8 +79,8 @@ std::vector<std::vector<T>> gradients(Stream& stream, const Layer<T>& layer, boo
   const GridOnDevice<T> grad_x(batch, in), grad_w(out, in);
   const OnDevice<T> grad_b(out);
   tested().linear_backward(
-      stream, x.view(), weight.view(), grad_z.view(), of_x ? grad_x.view() : MatrixView{},
-      of_weight ? grad_w.view() : MatrixView{}, of_bias ? grad_b.view() : TensorView{});
+      stream, {x.view(), weight.view(), grad_z.view(), of_x ? grad_x.view() : MatrixView{},
+               of_weight ? grad_w.view() : MatrixView{}, of_bias ? grad_b.view() : TensorView{}});
   return {grad_x.content(), grad_w.content(), grad_b.values()};
 }
 
@@ -99,7 +99,7 @@ TYPED_TEST(Linear, HasTheSameBitsForAnyThreads) {
   std::vector<std::vector<T>> first;
   for_thread_counts([&](Stream& stream) {
     const GridOnDevice<T> x(layer.x), weight(layer.weight), y(500, 70);
-    tested().linear_forward(stream, x.view(), weight.view(), {}, Activation::tanh, y.view(), {});
+    tested().linear_forward(stream, {x.view(), weight.view(), {}, Activation::tanh, y.view(), {}});
     auto results = gradients(stream, layer);
     results.push_back(y.content());
     if (first.empty()) first = results;

@@ -19,12 +19,12 @@ struct CrossEntropy {
         grad(values.rows, values.cols, 3),
         labels(classes) {}
   void forward(Stream& stream, const GridOnDevice<T>& to) const {
-    tested().softmax_cross_entropy_forward(stream, logits.view(), labels.view(), reduction,
-                                           to.view(), loss.view());
+    tested().softmax_cross_entropy_forward(
+        stream, {logits.view(), labels.view(), reduction, to.view(), loss.view()});
   }
   void backward(Stream& stream, const GridOnDevice<T>& to) const {
-    tested().softmax_cross_entropy_backward(stream, probabilities.view(), labels.view(), reduction,
-                                            grad_loss.view(), to.view());
+    tested().softmax_cross_entropy_backward(
+        stream, {probabilities.view(), labels.view(), reduction, grad_loss.view(), to.view()});
   }
   Reduction reduction;
   GridOnDevice<T> logits, probabilities, grad;
@@ -172,11 +172,11 @@ TYPED_TEST(Loss, SquaredErrorForwardAndBackwardEqualTheDefinition) {
       std::vector<T> losses;
       for_thread_counts([&](Stream& stream) {
         const OnDevice<T> on_x(x), on_target(target), loss(1), grad_loss(1, T(0.5)), grad_x(size);
-        tested().mse_forward(stream, on_x.view(), on_target.view(), reduction, loss.view());
+        tested().mse_forward(stream, {on_x.view(), on_target.view(), reduction, loss.view()});
         expect_close(loss.values(), {squares / divisor}, 4 * kTolerance<T>);
         losses.push_back(loss.value());
-        tested().mse_backward(stream, on_x.view(), on_target.view(), reduction, grad_loss.view(),
-                              grad_x.view());
+        tested().mse_backward(
+            stream, {on_x.view(), on_target.view(), reduction, grad_loss.view(), grad_x.view()});
         expect_close(grad_x.values(), grad);
       });
       if (size > 0) {

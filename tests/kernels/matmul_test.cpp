@@ -62,7 +62,7 @@ void expect_product(Transpose ta, Transpose tb, Write write) {
     const auto expected = product(a, ta, b, tb, s, adds ? 3 : 0);
     for_thread_counts([&](Stream& stream) {
       const GridOnDevice<T> on_a(a), on_b(b), c(before);
-      tested().matmul(stream, on_a.view(), ta, on_b.view(), tb, c.view(), write);
+      tested().matmul(stream, {on_a.view(), ta, on_b.view(), tb, c.view(), write});
       expect_close(c.content(), expected, kProductTolerance<T>, 1 + double(s.depth));
     });
   }
@@ -88,8 +88,8 @@ TYPED_TEST(Matmul, HasTheSameBitsForAnyThreads) {
   const GridOnDevice<T> a(random_grid<T>(200, 900, 0, 1)), b(random_grid<T>(100, 900, 0, 2));
   const auto times_b = [&](Stream& stream, const ConstMatrixView& rows) {
     const GridOnDevice<T> c(rows.rows, 100);
-    tested().matmul(stream, rows, Transpose::no, b.view(), Transpose::yes, c.view(),
-                    Write::overwrite);
+    tested().matmul(stream,
+                    {rows, Transpose::no, b.view(), Transpose::yes, c.view(), Write::overwrite});
     return c.content();
   };
   const auto first = times_b(stream(), a.view());
@@ -113,9 +113,12 @@ void expect_batches(std::size_t batch_a, std::size_t batch_b, Write write) {
   const auto a = random_values<T>(batch_a * kStepA, 1), b = random_values<T>(batch_b * kStepB, 2);
   const OnDevice<T> on_a(a), on_b(b), on_c(kBatch * kStepC, T(2));
   constexpr DType kType = dtype_of<T>;
-  tested().matmul(stream_with(2), {on_a.data(), kType, 4, 3, 3, batch_a, kStepA}, Transpose::no,
-                  {on_b.data(), kType, 3, 5, 5, batch_b, kStepB}, Transpose::no,
-                  {on_c.data(), kType, 4, 5, 5, kBatch, kStepC}, write);
+  tested().matmul(stream_with(2), {{on_a.data(), kType, 4, 3, 3, batch_a, kStepA},
+                                   Transpose::no,
+                                   {on_b.data(), kType, 3, 5, 5, batch_b, kStepB},
+                                   Transpose::no,
+                                   {on_c.data(), kType, 4, 5, 5, kBatch, kStepC},
+                                   write});
   std::vector<double> expected(kBatch * kStepC, 2);
   for (std::size_t n = 0; n < kBatch; ++n) {
     Grid<T> left(4, 3), right(3, 5);
@@ -143,9 +146,9 @@ TYPED_TEST(Matmul, AnInnerSizeOfZeroZeroesTheBatch) {
   constexpr DType kType = dtype_of<T>;
   const MatrixView view{c.data(), kType, 2, 3, 4, 3, 8};
   const ConstMatrixView a{c.data(), kType, 2, 0, 1, 1, 0}, b{c.data(), kType, 0, 3, 3, 1, 0};
-  tested().matmul(stream(), a, Transpose::no, b, Transpose::no, view, Write::accumulate);
+  tested().matmul(stream(), {a, Transpose::no, b, Transpose::no, view, Write::accumulate});
   EXPECT_EQ(c.values(), std::vector<T>(24, T(5)));
-  tested().matmul(stream(), a, Transpose::no, b, Transpose::no, view, Write::overwrite);
+  tested().matmul(stream(), {a, Transpose::no, b, Transpose::no, view, Write::overwrite});
   std::vector<T> expected;
   for (int i = 0; i < 6; ++i) expected.insert(expected.end(), {0, 0, 0, 5});
   EXPECT_EQ(c.values(), expected);
@@ -163,7 +166,8 @@ TEST(MatmulInBfloat16, EqualsTheProductOfRoundedFactors) {
         auto a = factor<float>(s.rows, s.depth, ta, 1), b = factor<float>(s.depth, s.cols, tb, 2);
         const GridOnDevice<float> on_a(a), on_b(b), on_c(s.rows, s.cols, 2);
         set_matmul_precision(MatmulPrecision::bf16);
-        tested().matmul(stream(), on_a.view(), ta, on_b.view(), tb, on_c.view(), Write::overwrite);
+        tested().matmul(stream(),
+                        {on_a.view(), ta, on_b.view(), tb, on_c.view(), Write::overwrite});
         set_matmul_precision(MatmulPrecision::highest);
         std::ranges::transform(a.values, a.values.begin(), in_bfloat16);
         std::ranges::transform(b.values, b.values.begin(), in_bfloat16);

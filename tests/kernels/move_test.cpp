@@ -41,12 +41,12 @@ TYPED_TEST(Move, CopyAndFillReachTheirElementsOnly) {
       for_thread_counts([&](Stream& stream) {
         const OnDevice<T> from(values, skew), memory(size + 2, T(9));
         const TensorView inner{memory.data() + 1, dtype_of<T>, size};
-        tested().copy(stream, from.view(), inner);
+        tested().copy(stream, {from.view(), inner});
         ASSERT_EQ(memory.values(), framed(values));
         const OnDevice<T> aligned(size);
-        tested().copy(stream, from.view(), aligned.view());
+        tested().copy(stream, {from.view(), aligned.view()});
         ASSERT_EQ(aligned.values(), values);
-        tested().fill(stream, inner, 5);
+        tested().fill(stream, {inner, 5});
         ASSERT_EQ(memory.values(), framed(std::vector<T>(size, T(5))));
       });
     }
@@ -58,7 +58,7 @@ TEST(MoveAny, CopyBeyondTheCacheKeepsItsBounds) {
   const OnDevice<float> from(values);
   for_thread_counts([&](Stream& stream) {
     const OnDevice<float> memory(values.size() + 2, 9);
-    tested().copy(stream, from.view(), {memory.data() + 1, DType::float32, values.size()});
+    tested().copy(stream, {from.view(), {memory.data() + 1, DType::float32, values.size()}});
     EXPECT_TRUE(memory.values() == framed(values));
   });
 }
@@ -70,7 +70,7 @@ TYPED_TEST(Move, CopyMatrixKeepsToItsColumns) {
       for (const std::size_t margin : {0u, 3u, 16u}) {
         const auto from = counted_grid<T>(rows, cols, margin);
         const GridOnDevice<T> source(from), target(rows, cols, 16);
-        tested().copy_matrix(stream_with(2), source.view(), target.view());
+        tested().copy_matrix(stream_with(2), {source.view(), target.view()});
         ASSERT_EQ(target.content(), from.content());
       }
     }
@@ -82,7 +82,7 @@ TEST(MoveAny, CopyMatrixFollowsTheBatchStride) {
   const OnDevice<float> from(in), to(30, -1);
   const MatrixView source{from.data(), DType::float32, 2, 3, 4, 3, 12};
   const MatrixView target{to.data(), DType::float32, 2, 3, 3, 3, 10};
-  tested().copy_matrix(stream(), source, target);
+  tested().copy_matrix(stream(), {source, target});
   std::vector<float> expected(30, -1);
   for (std::size_t b = 0; b < 3; ++b) {
     for (std::size_t i = 0; i < 2; ++i) {
@@ -97,7 +97,7 @@ void expect_converted(std::size_t size, std::size_t skew) {
   const auto values = counted<From>(size);
   const OnDevice<From> from(values, skew);
   const OnDevice<To> to(size);
-  tested().copy(stream_with(2), from.view(), to.view());
+  tested().copy(stream_with(2), {from.view(), to.view()});
   EXPECT_EQ(to.values(), std::vector<To>(values.begin(), values.end()));
 }
 
@@ -118,7 +118,7 @@ using Halves = std::vector<std::uint16_t>;
 // Floats as the bits of a 16-bit type.
 Halves rounded(const std::vector<float>& values, DType dtype) {
   const OnDevice<float> from(values), room(values.size());
-  tested().copy(stream(), from.view(), TensorView{room.data(), dtype, values.size()});
+  tested().copy(stream(), {from.view(), TensorView{room.data(), dtype, values.size()}});
   Halves bits(values.size());
   std::memcpy(bits.data(), room.values().data(), bits.size() * 2);
   return bits;
@@ -159,7 +159,7 @@ void expect_gathered() {
         const OnDevice<std::int64_t> on_device(indices);
         for_thread_counts([&](Stream& stream) {
           const GridOnDevice<To> to(rows, cols, margin);
-          tested().gather_rows(stream, from.view(), on_device.view(), to.view(), 1.0 / 255);
+          tested().gather_rows(stream, {from.view(), on_device.view(), to.view(), 1.0 / 255});
           ASSERT_EQ(to.content(), expected);
         });
       }
@@ -187,7 +187,7 @@ TEST(MoveAny, GatherRowsMakesTheSameNumberOfEachByteAsPyTorch) {
   const GridOnDevice<std::uint8_t> from(bytes);
   const OnDevice<std::int64_t> first(std::vector<std::int64_t>{0});
   const GridOnDevice<float> to(1, 256);
-  tested().gather_rows(stream(), from.view(), first.view(), to.view(), 1.0 / 255);
+  tested().gather_rows(stream(), {from.view(), first.view(), to.view(), 1.0 / 255});
   EXPECT_EQ(to.content(), expected);
 }
 
@@ -196,7 +196,7 @@ TEST(MoveAny, GatherRowsReportsAnIndexOutsideTheSource) {
   const GridOnDevice<float> from(counted_grid<float>(10, 5, 0)), to(3, 5);
   const auto gather = [&](std::int64_t second) {
     const OnDevice<std::int64_t> indices(std::vector<std::int64_t>{1, second, 2});
-    tested().gather_rows(stream(), from.view(), indices.view(), to.view(), 2);
+    tested().gather_rows(stream(), {from.view(), indices.view(), to.view(), 2});
     return to.content()[9];
   };
   for (const std::int64_t bad : {std::int64_t{10}, std::int64_t{-1}, std::int64_t{1} << 62}) {

@@ -82,10 +82,10 @@ void expect_formulas(const Options& options, const Run& run) {
       const Scalars scalars;
       for (int step = 0; step < 4; ++step) {
         const double rate = 0.1 / (1 + step);
-        tested().fill(stream, scalars.rate.view(), rate);
+        tested().fill(stream, {scalars.rate.view(), rate});
         for (auto& tensor : tensors) {
           const auto grad = random_values<T>(tensor->elements.size(), 100 + std::size_t(step));
-          tested().copy(stream, OnDevice<T>(grad).view(), tensor->grad.view());
+          tested().copy(stream, {OnDevice<T>(grad).view(), tensor->grad.view()});
           for (std::size_t i = 0; i < grad.size(); ++i) {
             tensor->elements[i].step(double(grad[i]), rate, options);
           }
@@ -116,7 +116,7 @@ TYPED_TEST(Optimizer, SgdFollowsPyTorchsFormulas) {
             view.second = {};
             if (options.momentum == 0) view.first = {};
           }
-          tested().sgd(stream, views, scalars, options);
+          tested().sgd(stream, {views, scalars, options});
         });
   }
 }
@@ -125,7 +125,7 @@ TYPED_TEST(Optimizer, AdamWFollowsPyTorchsFormulas) {
   const AdamWOptions options{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.1};
   expect_formulas<TypeParam, AdamWElement>(
       options, [&](Stream& stream, const auto& views, StepScalars scalars) {
-        tested().adamw(stream, views, scalars, options);
+        tested().adamw(stream, {views, scalars, options});
       });
 }
 
@@ -138,7 +138,7 @@ TYPED_TEST(Optimizer, AdamWStartsTheMeanFromItsNearerEndAsPyTorchDoes) {
     const Scalars scalars;
     const std::vector<OptimizerParameter> one{
         {weight.view(), grad.view(), first.view(), second.view()}};
-    tested().adamw(stream, one, scalars.view(), {.beta1 = 0, .beta2 = 0.99});
+    tested().adamw(stream, {one, scalars.view(), {.beta1 = 0, .beta2 = 0.99}});
     EXPECT_EQ(first.values(), std::vector<T>(5, T(1)));
   });
 }
@@ -160,7 +160,7 @@ TYPED_TEST(Optimizer, ClipReachesEveryTensorAndNoOther) {
         for (std::size_t i = 0; i < views[n].num_elements; ++i) expected[n][i] *= factor;
       }
       const OnDevice<double> on_device(1, norm);
-      tested().clip(stream_with(2), views, on_device.view(), 2);
+      tested().clip(stream_with(2), {views, on_device.view(), 2});
       for (std::size_t n = 0; n < count; ++n) expect_close(tensors[n]->values(), expected[n]);
     }
   }
@@ -183,10 +183,12 @@ TYPED_TEST(Optimizer, AStateThatNoGradientFeedsBecomesZero) {
     const Scalars scalars;
     using One = std::vector<OptimizerParameter>;
     for (int step = 0; step < 40; ++step) {
-      tested().sgd(stream, One{{weight.view(), grad.view(), momentum.view(), {}}}, scalars.view(),
-                   {.momentum = 0.9});
-      tested().adamw(stream, One{{weight.view(), grad.view(), first.view(), second.view()}},
-                     scalars.view(), {.beta1 = 0.9, .beta2 = 0.9, .weight_decay = 0});
+      tested().sgd(stream, {One{{weight.view(), grad.view(), momentum.view(), {}}},
+                            scalars.view(),
+                            {.momentum = 0.9}});
+      tested().adamw(stream, {One{{weight.view(), grad.view(), first.view(), second.view()}},
+                              scalars.view(),
+                              {.beta1 = 0.9, .beta2 = 0.9, .weight_decay = 0}});
     }
     for (const auto* state : {&momentum, &first, &second}) EXPECT_EQ(state->values(), zeros);
     EXPECT_EQ(weight.values(), before);

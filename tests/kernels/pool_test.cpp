@@ -51,8 +51,8 @@ TYPED_TEST(Pool, AverageAndItsGradientEqualTheDefinition) {
     });
     for_thread_counts([&](Stream& stream) {
       const OnDevice<T> found(y.size(), T(9)), found_grad(x.size(), T(9));
-      tested().pool_forward(stream, w, Pooling::average, on_x.view(), found.view(), {});
-      tested().pool_backward(stream, w, Pooling::average, {}, on_grad.view(), found_grad.view());
+      tested().pool_forward(stream, {w, Pooling::average, on_x.view(), found.view(), {}});
+      tested().pool_backward(stream, {w, Pooling::average, {}, on_grad.view(), found_grad.view()});
       expect_close(found.values(), y);
       expect_close(found_grad.values(), grad_x, kTolerance<T>, 4);
     });
@@ -80,10 +80,10 @@ TYPED_TEST(Pool, MaximumAndItsGradientEqualTheDefinition) {
     for_thread_counts([&](Stream& stream) {
       const OnDevice<T> found(y.size()), found_grad(x.size(), T(9));
       const OnDevice<std::int32_t> found_winners(y.size());
-      tested().pool_forward(stream, w, Pooling::maximum, on_x.view(), found.view(),
-                            found_winners.view());
-      tested().pool_backward(stream, w, Pooling::maximum, found_winners.view(), on_grad.view(),
-                             found_grad.view());
+      tested().pool_forward(stream,
+                            {w, Pooling::maximum, on_x.view(), found.view(), found_winners.view()});
+      tested().pool_backward(
+          stream, {w, Pooling::maximum, found_winners.view(), on_grad.view(), found_grad.view()});
       EXPECT_EQ(found_winners.values(), winners);
       expect_close(found.values(), y);
       expect_close(found_grad.values(), grad_x, kTolerance<T>, 4);
@@ -96,7 +96,7 @@ TYPED_TEST(Pool, ANaNIsTheLargest) {
   const Windows w{1, 2, 2, 1, 2, 2, 1, 0};
   const OnDevice<T> x(std::vector<T>{1, T(kNaN), 7, 2}), y(1);
   const OnDevice<std::int32_t> winners(1);
-  tested().pool_forward(stream(), w, Pooling::maximum, x.view(), y.view(), winners.view());
+  tested().pool_forward(stream(), {w, Pooling::maximum, x.view(), y.view(), winners.view()});
   EXPECT_TRUE(std::isnan(y.value()));
   EXPECT_EQ(winners.value(), 1);
 }
@@ -116,7 +116,7 @@ TYPED_TEST(Pool, TransposeSwapsRowsAndColumns) {
   for_thread_counts([&](Stream& stream) {
     const OnDevice<T> on_x(x), y(x.size());
     const ConstMatrixView matrix{on_x.data(), dtype_of<T>, rows, cols, cols, batch, rows * cols};
-    tested().transpose(stream, matrix, y.view());
+    tested().transpose(stream, {matrix, y.view()});
     EXPECT_EQ(y.values(), expected);
   });
 }

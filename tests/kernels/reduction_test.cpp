@@ -19,7 +19,7 @@ TYPED_TEST(ReductionKernel, SumHasTheSameBitsAnywhere) {
       const OnDevice<T> on_device(x, skew);
       for_thread_counts([&](Stream& stream) {
         const OnDevice<T> y(1, T(5));
-        tested().sum(stream, on_device.view(), y.view());
+        tested().sum(stream, {on_device.view(), y.view()});
         sums.push_back(y.value());
       });
     }
@@ -81,7 +81,7 @@ TYPED_TEST(ReductionKernel, ArgmaxIsTheFirstNaNOrLargest) {
       const GridOnDevice<T> on_device(x);
       for_thread_counts([&](Stream& stream) {
         const OnDevice<std::int64_t> y(rows);
-        tested().argmax_rows(stream, on_device.view(), y.view());
+        tested().argmax_rows(stream, {on_device.view(), y.view()});
         ASSERT_EQ(y.values(), expected) << cols;
       });
     }
@@ -103,7 +103,7 @@ TYPED_TEST(ReductionKernel, NormTakesAnyNumberOfTensorsTogether) {
     }
     for_thread_counts([&](Stream& stream) {
       const OnDevice<T> y(1, T(5));
-      tested().norm(stream, views, y.view());
+      tested().norm(stream, {views, y.view()});
       expect_close(y.values(), {std::sqrt(squares)}, 10 * kTolerance<T>);
     });
   }
@@ -113,13 +113,13 @@ TYPED_TEST(ReductionKernel, NormTakesBothTypesAtOnce) {
   const OnDevice<float> a(std::vector<float>{3, 0});
   const OnDevice<double> b(std::vector<double>{4});
   const OnDevice<TypeParam> y(1);
-  tested().norm(stream(), std::vector<ConstTensorView>{b.view(), a.view()}, y.view());
+  tested().norm(stream(), {std::vector<ConstTensorView>{b.view(), a.view()}, y.view()});
   EXPECT_EQ(y.values(), std::vector<TypeParam>{5});
 }
 
 TEST(NormOfFloats, DoesNotOverflowWhereTheSquaresWould) {
   const OnDevice<float> x(std::vector<float>{3e30f, 4e30f}), y(1);
-  tested().norm(stream(), std::vector<ConstTensorView>{x.view()}, y.view());
+  tested().norm(stream(), {std::vector<ConstTensorView>{x.view()}, y.view()});
   EXPECT_FLOAT_EQ(y.value(), 5e30f);
 }
 

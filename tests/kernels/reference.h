@@ -14,7 +14,9 @@
 #include "engine/core/rng.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/tensor/tensor.h"
-#include "kernels/backend.h"
+#include "kernels/image_calls.h"
+#include "kernels/norm_calls.h"
+#include "kernels/sequence_calls.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 
@@ -165,7 +167,7 @@ class GridOnDevice {
 // y = the sum of each column of x: a layer's bias gradient.
 inline void sum_columns(Stream& stream, const ConstMatrixView& x, TensorView y) {
   const auto nothing = [&](std::size_t rows) { return matrix_view(x.data, x.dtype, rows, 0); };
-  tested().linear_backward(stream, nothing(x.rows), nothing(x.cols), x, {}, {}, y);
+  tested().linear_backward(stream, {nothing(x.rows), nothing(x.cols), x, {}, {}, y});
 }
 
 // --- comparisons

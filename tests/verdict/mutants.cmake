@@ -252,9 +252,9 @@ mutant(gradients_not_cleared_every_thirtieth_step
 
 mutant(adamw_decay_times_the_world_size
   SOURCE engine/optim/optimizer.cpp
-  REPLACE [=[  backend.adamw(stream, updates, scalars, options);]=]
+  REPLACE [=[  backend.adamw(stream, {updates, scalars, options});]=]
   WITH [=[  options.weight_decay *= thread_context().world_size;
-  backend.adamw(stream, updates, scalars, options);]=]
+  backend.adamw(stream, {updates, scalars, options});]=]
   RUN "--optimizer adamw --lr 1e-5 --dtype float64 --modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
   EXPECT "ddp on 2 devices" "update: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
@@ -282,9 +282,9 @@ mutant(last_bucket_skipped_after_forty_steps
 
 mutant(less_momentum_after_thirty_steps
   SOURCE engine/optim/optimizer.cpp
-  REPLACE [=[  backend.sgd(stream, updates, scalars, options);]=]
+  REPLACE [=[  backend.sgd(stream, {updates, scalars, options});]=]
   WITH [=[  if (thread_context().world_size > 1 && thread_context().step >= 30) options.momentum = 0.89;
-  backend.sgd(stream, updates, scalars, options);]=]
+  backend.sgd(stream, {updates, scalars, options});]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
   EXPECT "ddp on 2 devices" "update: step 30" "rank [01]" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
@@ -604,9 +604,9 @@ mutant(windows_of_every_epoch_the_same
 
 mutant(momentum_is_dampened
   SOURCE engine/optim/optimizer.cpp
-  REPLACE [=[  backend.sgd(stream, updates, scalars, options);]=]
+  REPLACE [=[  backend.sgd(stream, {updates, scalars, options});]=]
   WITH [=[  options.dampening = 0.1;
-  backend.sgd(stream, updates, scalars, options);]=]
+  backend.sgd(stream, {updates, scalars, options});]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
   EXPECT "single on 1 device" "update: step 1" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
@@ -619,15 +619,15 @@ mutant(nesterov_takes_the_momentum_alone
 
 mutant(second_moment_not_corrected
   SOURCE kernels/cpu/optimizer.cpp
-  REPLACE [=[std::sqrt(1 - std::pow(options.beta2, t));]=]
-  WITH [=[1 - std::pow(options.beta2, t);]=]
+  REPLACE [=[std::sqrt(1 - std::pow(call.options.beta2, t));]=]
+  WITH [=[1 - std::pow(call.options.beta2, t);]=]
   RUN "--optimizer adamw --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
   EXPECT "single on 1 device" "update: step 0" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
 mutant(bias_corrected_by_the_steps_before
   SOURCE kernels/cpu/optimizer.cpp
-  REPLACE [=[static_cast<double>(++*data_of<std::int64_t>(scalars.step));]=]
-  WITH [=[std::max(1.0, static_cast<double>((*data_of<std::int64_t>(scalars.step))++));]=]
+  REPLACE [=[static_cast<double>(++*data_of<std::int64_t>(call.scalars.step));]=]
+  WITH [=[std::max(1.0, static_cast<double>((*data_of<std::int64_t>(call.scalars.step))++));]=]
   RUN "--optimizer adamw --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
   EXPECT "single on 1 device" "update: step 1" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
@@ -635,7 +635,7 @@ mutant(weight_decay_is_coupled
   SOURCE kernels/cpu/optimizer.cpp
   REPLACE [=[          const T g = grad[i];
           m[i]]=]
-  WITH [=[          const T g = grad[i] + static_cast<T>(options.weight_decay) * w[i];
+  WITH [=[          const T g = grad[i] + static_cast<T>(call.options.weight_decay) * w[i];
           m[i]]=]
   RUN "--optimizer adamw --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
   EXPECT "single on 1 device" "update: step 0" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
@@ -656,23 +656,23 @@ mutant(clipped_by_the_squared_norm
 
 mutant(tied_gradient_counted_once
   SOURCE engine/autograd/variable.cpp
-  REPLACE [=[    impl.grad.backend().axpy(impl.grad.stream(), 1.0, gradient.view(), impl.grad.view());]=]
+  REPLACE [=[    impl.grad.backend().axpy(impl.grad.stream(), {1.0, gradient.view(), impl.grad.view()});]=]
   WITH [=[]=]
   RUN "--dataset embedded-text --model gpt:2-2-32-16 --batch 8 --modes ddp --devices 2 --steps 3"
   EXPECT "single on 1 device" "differences: step 0" "parameter transformer\\.wte" "its gradient says")
 
 mutant(bias_without_a_gradient
   SOURCE engine/autograd/ops/linear.cpp
-  REPLACE [=[grads[1].defined() ? grads[1].matrix() : MatrixView{}, view_or_none(grads[2]));]=]
-  WITH [=[grads[1].defined() ? grads[1].matrix() : MatrixView{}, view_or_none(grads[2]));
+  REPLACE [=[.grad_bias = view_or_none(grads[2])});]=]
+  WITH [=[.grad_bias = view_or_none(grads[2])});
     if (grads[2].defined()) grads[2].fill(0);]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
   EXPECT "single on 1 device" "differences: step 0" "parameter [02]\\.bias" "its gradient says 0")
 
 mutant(positions_count_twice
   SOURCE engine/autograd/ops/embedding.cpp
-  REPLACE [=[used_rows(grads[1], grad_y.size(1)));]=]
-  WITH [=[used_rows(grads[1], grad_y.size(1)));
+  REPLACE [=[used_rows(grads[1], grad_y.size(1))});]=]
+  WITH [=[used_rows(grads[1], grad_y.size(1))});
     grads[1].add_(grads[1]);]=]
   RUN "--dataset embedded-text --model gpt:2-2-32-16 --batch 8 --modes ddp --devices 2 --steps 3"
   EXPECT "single on 1 device" "differences: step 0" "parameter transformer\\.wpe" "its gradient says")

@@ -5,6 +5,7 @@
 #include "engine/autograd/ops/sequences.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
+#include "kernels/sequence_calls.h"
 
 namespace lockstep {
 namespace {
@@ -36,14 +37,18 @@ Variable attention(const Variable& qkv, std::size_t heads) {
   const AttentionShape shape = attention_shape(input, heads);
   Tensor y = empty_result(shape, input);
   Tensor log_sums = Tensor::empty({shape.num_rows()}, input.dtype(), input.device());
-  y.backend().attention_forward(y.stream(), shape, input.view(), y.view(), log_sums.view());
+  y.backend().attention_forward(y.stream(), {shape, input.view(), y.view(), log_sums.view()});
   const auto backward = [shape](const Node& node, const Gradients& grad_outputs) {
     const Tensor& kept_sums = node.saved(2);
     const Tensor grad_qkv = node.gradient_buffer(0);
     const Tensor scratch = Tensor::empty_like(kept_sums);
-    grad_qkv.backend().attention_backward(grad_qkv.stream(), shape, node.saved(0).view(),
-                                          node.saved(1).view(), kept_sums.view(),
-                                          grad_outputs[0].view(), grad_qkv.view(), scratch.view());
+    grad_qkv.backend().attention_backward(grad_qkv.stream(), {.shape = shape,
+                                                              .qkv = node.saved(0).view(),
+                                                              .y = node.saved(1).view(),
+                                                              .log_sums = kept_sums.view(),
+                                                              .grad_y = grad_outputs[0].view(),
+                                                              .grad_qkv = grad_qkv.view(),
+                                                              .scratch = scratch.view()});
     return Gradients{grad_qkv};
   };
   return record("Attention", {qkv}, y, {input, y, log_sums}, backward);
@@ -96,7 +101,7 @@ double scale_of(const AttentionShape& shape) {
 
 void product(const Tensor& on, const MatrixView& a, Transpose transpose_a, const MatrixView& b,
              Transpose transpose_b, const MatrixView& c) {
-  on.backend().matmul(on.stream(), a, transpose_a, b, transpose_b, c, kernels::Write::overwrite);
+  on.backend().matmul(on.stream(), {a, transpose_a, b, transpose_b, c});
 }
 
 }  // namespace
@@ -116,7 +121,7 @@ Variable plain_attention(const Variable& qkv, std::size_t heads) {
             heads_in(input, s, b, Part::keys), Transpose::yes, scores_in(p, s, b, 1));
   }
   const MatrixView all = scores_in(p, s, 0, s.batch);
-  y.backend().causal_softmax_forward(y.stream(), all, scale_of(s), all);
+  y.backend().causal_softmax_forward(y.stream(), {all, scale_of(s), all});
   for (std::size_t b = 0; b < s.batch; ++b) {
     product(y, scores_in(p, s, b, 1), Transpose::no, heads_in(input, s, b, Part::values),
             Transpose::no, heads_in(y, s, b));
@@ -134,8 +139,11 @@ Variable plain_attention(const Variable& qkv, std::size_t heads) {
               Transpose::yes, scores_in(grad_p, s, b, 1));
     }
     const MatrixView grads_of_all = scores_in(grad_p, s, 0, s.batch);
-    grad.backend().causal_softmax_backward(grad.stream(), scores_in(probabilities, s, 0, s.batch),
-                                           grads_of_all, scale_of(s), grads_of_all);
+    grad.backend().causal_softmax_backward(grad.stream(),
+                                           {.p = scores_in(probabilities, s, 0, s.batch),
+                                            .grad_p = grads_of_all,
+                                            .scale = scale_of(s),
+                                            .grad_scores = grads_of_all});
     for (std::size_t b = 0; b < s.batch; ++b) {
       const MatrixView grad_s = scores_in(grad_p, s, b, 1);
       product(grad, grad_s, Transpose::no, heads_in(kept, s, b, Part::keys), Transpose::no,

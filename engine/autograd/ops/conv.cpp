@@ -3,6 +3,7 @@
 #include "engine/autograd/ops/images.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep {
 
@@ -56,11 +57,11 @@ Variable patches(const Variable& x, std::size_t kernel_height, std::size_t kerne
   const Windows windows =
       windows_over("patches", images.shape(), kernel_height, kernel_width, options);
   Tensor rows = Tensor::empty({windows.rows(), windows.cols()}, images.dtype(), images.device());
-  rows.backend().patches(rows.stream(), windows, images.view(), rows.matrix());
+  rows.backend().patches(rows.stream(), {windows, images.view(), rows.matrix()});
   const auto backward = [windows](const Node& node, const Gradients& grad_outputs) {
     const Tensor grad_x = node.gradient_buffer(0);
-    grad_x.backend().fold_patches(grad_x.stream(), windows, grad_outputs[0].matrix(),
-                                  grad_x.view());
+    grad_x.backend().fold_patches(grad_x.stream(),
+                                  {windows, grad_outputs[0].matrix(), grad_x.view()});
     return Gradients{grad_x};
   };
   return record("Patches", {x}, std::move(rows), {}, backward);

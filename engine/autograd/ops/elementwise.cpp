@@ -20,7 +20,7 @@ Variable add(const Variable& a, const Variable& b) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Add");
   require_alike("add", a.value(), b.value());
   Tensor y = Tensor::empty_like(a.value());
-  y.backend().add(y.stream(), a.value().view(), b.value().view(), y.view());
+  y.backend().add(y.stream(), {a.value().view(), b.value().view(), y.view()});
   const auto backward = [](const Node&, const Gradients& grad_outputs) {
     return Gradients{grad_outputs[0], grad_outputs[0]};
   };
@@ -37,13 +37,13 @@ Variable multiply(const Variable& a, const Variable& b) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Multiply");
   require_alike("multiply", a.value(), b.value());
   Tensor y = Tensor::empty_like(a.value());
-  y.backend().multiply(y.stream(), a.value().view(), b.value().view(), y.view());
+  y.backend().multiply(y.stream(), {a.value().view(), b.value().view(), y.view()});
   const auto backward = [](const Node& node, const Gradients& grad_outputs) {
     Gradients grads = node.gradient_buffers();
     for (std::size_t i = 0; i < 2; ++i) {
       if (!grads[i].defined()) continue;
-      grads[i].backend().multiply(grads[i].stream(), grad_outputs[0].view(),
-                                  node.saved(1 - i).view(), grads[i].view());
+      grads[i].backend().multiply(
+          grads[i].stream(), {grad_outputs[0].view(), node.saved(1 - i).view(), grads[i].view()});
     }
     return grads;
   };
@@ -53,10 +53,10 @@ Variable multiply(const Variable& a, const Variable& b) {
 Variable scale(const Variable& x, double factor) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Scale");
   Tensor y = Tensor::empty_like(x.value());
-  y.backend().scale(y.stream(), x.value().view(), factor, y.view());
+  y.backend().scale(y.stream(), {x.value().view(), factor, y.view()});
   const auto backward = [factor](const Node& node, const Gradients& grad_outputs) {
     const Tensor grad_x = node.gradient_buffer(0);
-    grad_x.backend().scale(grad_x.stream(), grad_outputs[0].view(), factor, grad_x.view());
+    grad_x.backend().scale(grad_x.stream(), {grad_outputs[0].view(), factor, grad_x.view()});
     return Gradients{grad_x};
   };
   return record("Scale", {x}, std::move(y), {}, backward);
@@ -87,8 +87,8 @@ Tensor gradient_before(Activation activation, const Tensor& saved, const Tensor&
   if (activation == Activation::none) return grad_y;
   const bool is_ours = grad_y.storage().use_count() == 1;  // then it may be overwritten
   Tensor grad_z = is_ours ? grad_y : Tensor::empty_like(grad_y);
-  grad_z.backend().activation_backward(grad_z.stream(), activation, saved.view(), grad_y.view(),
-                                       grad_z.view());
+  grad_z.backend().activation_backward(grad_z.stream(),
+                                       {activation, saved.view(), grad_y.view(), grad_z.view()});
   return grad_z;
 }
 
@@ -98,11 +98,11 @@ Variable activate(const Variable& x, Activation activation) {
   if (activation == Activation::none) return x;
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, name_of(activation));
   Tensor y = Tensor::empty_like(input);
-  y.backend().activation_forward(y.stream(), activation, input.view(), y.view());
+  y.backend().activation_forward(y.stream(), {activation, input.view(), y.view()});
   const auto backward = [activation](const Node& node, const Gradients& grad_outputs) {
     const Tensor grad_x = node.gradient_buffer(0);
-    grad_x.backend().activation_backward(grad_x.stream(), activation, node.saved(0).view(),
-                                         grad_outputs[0].view(), grad_x.view());
+    grad_x.backend().activation_backward(
+        grad_x.stream(), {activation, node.saved(0).view(), grad_outputs[0].view(), grad_x.view()});
     return Gradients{grad_x};
   };
   return record(name_of(activation), {x}, y, {kernels::needs_preactivation(activation) ? input : y},
@@ -135,10 +135,10 @@ Variable dropout(const Variable& x, double probability, std::uint64_t seed, std:
     mask.step_on_device = {step, DType::int64, 1};
   }
   Tensor y = Tensor::empty_like(x.value());
-  y.backend().dropout(y.stream(), mask, x.value().matrix(), y.matrix());
+  y.backend().dropout(y.stream(), {mask, x.value().matrix(), y.matrix()});
   const auto backward = [mask](const Node& node, const Gradients& grad_outputs) {
     const Tensor grad_x = node.gradient_buffer(0);
-    grad_x.backend().dropout(grad_x.stream(), mask, grad_outputs[0].matrix(), grad_x.matrix());
+    grad_x.backend().dropout(grad_x.stream(), {mask, grad_outputs[0].matrix(), grad_x.matrix()});
     return Gradients{grad_x};
   };
   return record("Dropout", {x}, std::move(y), {}, backward);
@@ -148,7 +148,7 @@ Variable dropout(const Variable& x, double probability, std::uint64_t seed, std:
 Variable sum(const Variable& x) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Sum");
   Tensor y = Tensor::empty({}, x.dtype(), x.device());
-  y.backend().sum(y.stream(), x.value().view(), y.view());
+  y.backend().sum(y.stream(), {x.value().view(), y.view()});
   const auto backward = [](const Node& node, const Gradients& grad_outputs) {
     const Tensor& grad_y = grad_outputs[0];
     const Tensor grad_x = node.gradient_buffer(0);
@@ -156,8 +156,8 @@ Variable sum(const Variable& x) {
     ConstMatrixView repeated = matrix_view(grad_y.raw(), grad_y.dtype(), grad_x.num_elements(), 1);
     repeated.leading_dimension = 0;
     grad_x.backend().copy_matrix(
-        grad_x.stream(), repeated,
-        matrix_view(grad_x.raw(), grad_x.dtype(), grad_x.num_elements(), 1));
+        grad_x.stream(),
+        {repeated, matrix_view(grad_x.raw(), grad_x.dtype(), grad_x.num_elements(), 1)});
     return Gradients{grad_x};
   };
   return record("Sum", {x}, std::move(y), {}, backward);

@@ -3,6 +3,7 @@
 #include "engine/autograd/ops/sequences.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
+#include "kernels/sequence_calls.h"
 
 namespace lockstep {
 namespace {
@@ -41,15 +42,17 @@ Variable embedding(const Tensor& tokens, const Variable& weight, const Variable&
           "there are no {} rows in the weight {}", num_rows, to_string(table.shape()));
   Tensor y = Tensor::empty({tokens.size(0), length, table.size(1)}, table.dtype(), table.device());
   y.backend().embedding_forward(
-      y.stream(), tokens.view(), table.rows(0, num_rows).matrix(),
-      places.defined() ? ConstMatrixView(places.rows(0, length).matrix()) : ConstMatrixView{},
-      rows_of(y));
+      y.stream(), {.tokens = tokens.view(),
+                   .weight = table.rows(0, num_rows).matrix(),
+                   .positions = places.defined() ? ConstMatrixView(places.rows(0, length).matrix())
+                                                 : ConstMatrixView{},
+                   .y = rows_of(y)});
   const auto backward = [num_rows](const Node& node, const Gradients& grad_outputs) {
     const Tensor& grad_y = grad_outputs[0];
     Gradients grads = node.gradient_buffers();
-    grad_y.backend().embedding_backward(grad_y.stream(), node.saved(0).view(), rows_of(grad_y),
-                                        used_rows(grads[0], num_rows),
-                                        used_rows(grads[1], grad_y.size(1)));
+    grad_y.backend().embedding_backward(
+        grad_y.stream(), {node.saved(0).view(), rows_of(grad_y), used_rows(grads[0], num_rows),
+                          used_rows(grads[1], grad_y.size(1))});
     return grads;
   };
   return record("Embedding", {weight, positions}, std::move(y), {tokens}, backward);

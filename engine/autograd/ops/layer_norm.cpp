@@ -3,6 +3,7 @@
 #include "engine/autograd/ops/sequences.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
+#include "kernels/norm_calls.h"
 
 namespace lockstep {
 

@@ -37,8 +37,12 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
   } else if (activation != Activation::none) {
     activated = y;
   }
-  y.backend().linear_forward(y.stream(), input.matrix(), w.matrix(), view_or_none(b), activation,
-                             y.matrix(), preactivation);
+  y.backend().linear_forward(y.stream(), {.x = input.matrix(),
+                                          .weight = w.matrix(),
+                                          .bias = view_or_none(b),
+                                          .activation = activation,
+                                          .y = y.matrix(),
+                                          .preactivation = preactivation});
   const auto backward = [activation](const Node& node, const Gradients& grad_outputs) {
     const Tensor grad_z = gradient_before(activation, node.saved(2), grad_outputs[0]);
     Gradients grads = node.gradient_buffers();
@@ -47,9 +51,12 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
     const Tensor& kept_x = grads[1].defined() ? node.saved(0) : node.unchecked(0);
     const Tensor& kept_w = grads[0].defined() ? node.saved(1) : node.unchecked(1);
     grad_z.backend().linear_backward(
-        grad_z.stream(), kept_x.matrix(), kept_w.matrix(), grad_z.matrix(),
-        grads[0].defined() ? grads[0].matrix() : MatrixView{},
-        grads[1].defined() ? grads[1].matrix() : MatrixView{}, view_or_none(grads[2]));
+        grad_z.stream(), {.x = kept_x.matrix(),
+                          .weight = kept_w.matrix(),
+                          .grad_z = grad_z.matrix(),
+                          .grad_x = grads[0].defined() ? grads[0].matrix() : MatrixView{},
+                          .grad_weight = grads[1].defined() ? grads[1].matrix() : MatrixView{},
+                          .grad_bias = view_or_none(grads[2])});
     return grads;
   };
   return record("Linear", {x, weight, bias}, std::move(y), {input, w, activated}, backward);
@@ -63,8 +70,7 @@ Transpose flipped(Transpose transpose) {
 
 void product(const Tensor& a, Transpose transpose_a, const Tensor& b, Transpose transpose_b,
              const Tensor& c) {
-  c.backend().matmul(c.stream(), a.matrix(), transpose_a, b.matrix(), transpose_b, c.matrix(),
-                     kernels::Write::overwrite);
+  c.backend().matmul(c.stream(), {a.matrix(), transpose_a, b.matrix(), transpose_b, c.matrix()});
 }
 
 }  // namespace

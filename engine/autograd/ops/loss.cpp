@@ -35,8 +35,8 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
   Tensor probabilities = use == Logits::consume ? x : Tensor::empty_like(x);
   if (use == Logits::consume) x.bump_version();
-  loss.backend().softmax_cross_entropy_forward(loss.stream(), x.matrix(), labels.view(), reduction,
-                                               probabilities.matrix(), loss.view());
+  loss.backend().softmax_cross_entropy_forward(
+      loss.stream(), {x.matrix(), labels.view(), reduction, probabilities.matrix(), loss.view()});
   std::shared_ptr<const void> told;
   if (trace::Observer* observer = trace::observer()) {
     told = observer->loss({x.size(0), reduction == Reduction::mean, trace::host_values(loss),
@@ -49,8 +49,8 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
     const Tensor grad_logits = use == Logits::consume ? kept : node.gradient_buffer(0);
     if (use == Logits::consume) grad_logits.bump_version();
     grad_logits.backend().softmax_cross_entropy_backward(
-        grad_logits.stream(), kept.matrix(), classes.view(), reduction, grad_outputs[0].view(),
-        grad_logits.matrix());
+        grad_logits.stream(),
+        {kept.matrix(), classes.view(), reduction, grad_outputs[0].view(), grad_logits.matrix()});
     return Gradients{grad_logits};
   };
   return record("CrossEntropy", {logits}, std::move(loss), {probabilities, labels}, backward);
@@ -63,8 +63,8 @@ Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) 
   require_same_dtype("mse_loss", {&x.value(), &target});
   require_same_shape("mse_loss", x.value(), target);
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
-  loss.backend().mse_forward(loss.stream(), x.value().view(), target.view(), reduction,
-                             loss.view());
+  loss.backend().mse_forward(loss.stream(),
+                             {x.value().view(), target.view(), reduction, loss.view()});
   std::shared_ptr<const void> told;
   if (trace::Observer* observer = trace::observer()) {
     const std::size_t num_rows = x.shape().num_dims() == 0 ? 1 : x.shape()[0];
@@ -73,8 +73,9 @@ Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) 
   const auto backward = [reduction, told](const Node& node, const Gradients& grad_outputs) {
     tell_backward(told, grad_outputs[0]);
     const Tensor grad_x = node.gradient_buffer(0);
-    grad_x.backend().mse_backward(grad_x.stream(), node.saved(0).view(), node.saved(1).view(),
-                                  reduction, grad_outputs[0].view(), grad_x.view());
+    grad_x.backend().mse_backward(grad_x.stream(),
+                                  {node.saved(0).view(), node.saved(1).view(), reduction,
+                                   grad_outputs[0].view(), grad_x.view()});
     return Gradients{grad_x};
   };
   return record("MseLoss", {x}, std::move(loss), {x.value(), target}, backward);

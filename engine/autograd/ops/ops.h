@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/autograd/variable.h"
-#include "kernels/backend.h"
+#include "kernels/calls.h"
 
 namespace lockstep {
 
@@ -87,7 +87,7 @@ struct BatchNormArguments {
   Tensor running_var;
   double momentum = 0.1;
   double epsilon = 1e-5;
-  kernels::BatchNormForward::Statistics statistics = kernels::BatchNormForward::Statistics::batch;
+  kernels::Statistics statistics = kernels::Statistics::batch;
   std::shared_ptr<ReplicaSums> replicas = {};
 };
 Variable batch_norm(const Variable& x, const BatchNormArguments& arguments);

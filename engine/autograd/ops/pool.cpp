@@ -3,6 +3,7 @@
 #include "engine/autograd/ops/images.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep {
 namespace {
@@ -24,12 +25,12 @@ Variable pool(const Variable& x, const Windows& windows, Pooling pooling) {
                     images.dtype(), images.device());
   Tensor winners;  // maximum only
   if (pooling == Pooling::maximum) winners = Tensor::empty(y.shape(), DType::int32, y.device());
-  y.backend().pool_forward(y.stream(), windows, pooling, images.view(), y.view(),
-                           view_or_none(winners));
+  y.backend().pool_forward(y.stream(),
+                           {windows, pooling, images.view(), y.view(), view_or_none(winners)});
   const auto backward = [windows, pooling](const Node& node, const Gradients& grad_outputs) {
     const Tensor grad_x = node.gradient_buffer(0);
-    grad_x.backend().pool_backward(grad_x.stream(), windows, pooling, view_or_none(node.saved(0)),
-                                   grad_outputs[0].view(), grad_x.view());
+    grad_x.backend().pool_backward(grad_x.stream(), {windows, pooling, view_or_none(node.saved(0)),
+                                                     grad_outputs[0].view(), grad_x.view()});
     return Gradients{grad_x};
   };
   return record(name_of(pooling), {x}, std::move(y), {winners}, backward);
@@ -73,16 +74,16 @@ Variable flatten_images(const Variable& x) {
   const Tensor& from = x.value();
   Tensor y = Tensor::empty(rows, from.dtype(), from.device());
   y.backend().transpose(
-      y.stream(), {from.raw(), from.dtype(), num_pixels, images[3], images[3], images[0], rows[1]},
-      y.view());
+      y.stream(),
+      {{from.raw(), from.dtype(), num_pixels, images[3], images[3], images[0], rows[1]}, y.view()});
   const auto backward = [num_pixels](const Node& node, const Gradients& grad_outputs) {
     const Tensor& grad_y = grad_outputs[0];
     const Tensor grad_x = node.gradient_buffer(0);
     const Shape& shape = grad_x.shape();
-    grad_x.backend().transpose(grad_x.stream(),
-                               {grad_y.raw(), grad_y.dtype(), shape[3], num_pixels, num_pixels,
-                                shape[0], shape[3] * num_pixels},
-                               grad_x.view());
+    grad_x.backend().transpose(
+        grad_x.stream(), {{grad_y.raw(), grad_y.dtype(), shape[3], num_pixels, num_pixels, shape[0],
+                           shape[3] * num_pixels},
+                          grad_x.view()});
     return Gradients{grad_x};
   };
   return record("FlattenImages", {x}, std::move(y), {}, backward);

@@ -5,6 +5,7 @@
 #include "engine/core/thread_context.h"
 #include "engine/parallel/data_parallel/stages.h"
 #include "engine/trace/span.h"
+#include "kernels/calls.h"
 #include "kernels/matmul_precision.h"
 
 namespace lockstep::parallel {
@@ -15,7 +16,7 @@ void add_into(const std::vector<Tensor>& into, const std::vector<Tensor>& from) 
   for (std::size_t i = 0; i < into.size(); ++i) {
     const Tensor local = from[i].to(into[i].device());
     into[i].bump_version();
-    into[i].backend().axpy(into[i].stream(), 1.0, local.view(), into[i].view());
+    into[i].backend().axpy(into[i].stream(), {1.0, local.view(), into[i].view()});
   }
 }
 

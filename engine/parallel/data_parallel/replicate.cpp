@@ -9,6 +9,7 @@
 #include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
+#include "kernels/calls.h"
 
 namespace lockstep::parallel {
 
@@ -44,7 +45,7 @@ Gradients sum_of_replicas(const Node& node, const Gradients& grad_outputs) {
     }
     if (views.empty()) continue;  // no replica used this parameter
     sums[i] = node.gradient_buffer(i);
-    sums[i].backend().ordered_sum(sums[i].stream(), views, 1.0, sums[i].view());
+    sums[i].backend().ordered_sum(sums[i].stream(), {views, 1.0, sums[i].view()});
   }
   for (runtime::Stream* owner : owners) owner->wait(reader.record());
   return sums;

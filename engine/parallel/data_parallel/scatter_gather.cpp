@@ -5,6 +5,7 @@
 #include "engine/parallel/data_parallel/stages.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/span.h"
+#include "kernels/calls.h"
 
 namespace lockstep::parallel {
 
@@ -28,8 +29,8 @@ Tensor take_part(const Tensor& from, std::size_t dim, const plan::ScatterPart& p
                  Device device) {
   if (dim == 0) return from.rows(part.offset, part.offset + part.size).to(device);
   Tensor result = Tensor::empty(from.shape().with(dim, part.size), from.dtype(), from.device());
-  result.backend().copy_matrix(result.stream(), part_view(from, dim, part),
-                               part_view(result, dim, {0, 0, part.size}));
+  result.backend().copy_matrix(
+      result.stream(), {part_view(from, dim, part), part_view(result, dim, {0, 0, part.size})});
   return result.to(device);
 }
 
@@ -41,8 +42,8 @@ void put_part(const Tensor& part, const Tensor& whole, std::size_t dim,
     return;
   }
   const Tensor local = part.to(whole.device());
-  whole.backend().copy_matrix(whole.stream(), part_view(local, dim, {0, 0, place.size}),
-                              part_view(whole, dim, place));
+  whole.backend().copy_matrix(
+      whole.stream(), {part_view(local, dim, {0, 0, place.size}), part_view(whole, dim, place)});
 }
 
 std::vector<Tensor> cut(const Tensor& x, const std::vector<Device>& devices, std::size_t dim,

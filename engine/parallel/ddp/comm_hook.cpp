@@ -6,6 +6,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/rng.h"
+#include "kernels/calls.h"
 
 namespace lockstep::parallel {
 
@@ -50,8 +51,7 @@ Tensor product(const Tensor& a, kernels::Transpose transpose_a, const Tensor& b,
   const bool is_a = transpose_a == kernels::Transpose::yes;
   const bool is_b = transpose_b == kernels::Transpose::yes;
   Tensor c = Tensor::empty({a.size(is_a ? 1 : 0), b.size(is_b ? 0 : 1)}, a.dtype(), a.device());
-  c.backend().matmul(c.stream(), a.matrix(), transpose_a, b.matrix(), transpose_b, c.matrix(),
-                     kernels::Write::overwrite);
+  c.backend().matmul(c.stream(), {a.matrix(), transpose_a, b.matrix(), transpose_b, c.matrix()});
   return c;
 }
 

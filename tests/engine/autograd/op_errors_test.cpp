@@ -94,7 +94,7 @@ TEST(OpErrors, BatchNormNeedsTwoRowsOrStatistics) {
                  batch_norm(constant({1, 3}), {});
                });
   BatchNormArguments evaluation;
-  evaluation.statistics = kernels::BatchNormForward::Statistics::running;
+  evaluation.statistics = kernels::Statistics::running;
   expect_error(ErrorCode::State, "evaluation needs the running mean and variance", [&] {
     batch_norm(constant({2, 3}), evaluation);
   });

@@ -11,7 +11,7 @@
 namespace lockstep::testing {
 namespace {
 
-using Statistics = kernels::BatchNormForward::Statistics;
+using kernels::Statistics;
 using Variables = std::vector<Variable>;
 
 // Values whose distance from 0, where ReLU has its kink, is far more than a difference step.
@@ -118,7 +118,7 @@ TEST(OpGradients, ActivationsAloneAndFusedIntoLinear) {
 Variable slightly_wrong(const Variable& x) {
   const auto backward = [](const Node& node, const Gradients& grad_outputs) {
     const Tensor grad = node.gradient_buffer(0);
-    grad.backend().scale(grad.stream(), grad_outputs[0].view(), 2.001, grad.view());
+    grad.backend().scale(grad.stream(), {grad_outputs[0].view(), 2.001, grad.view()});
     return Gradients{grad};
   };
   return record("SlightlyWrong", {x}, scale(x, 2.0).value(), {}, backward);

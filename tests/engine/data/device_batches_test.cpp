@@ -6,6 +6,7 @@
 
 #include "engine/data/data_loader.h"
 #include "engine/runtime/step_graph.h"
+#include "kernels/calls.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 
@@ -220,7 +221,7 @@ TEST_F(GpuBatches, ComeWhileAStepIsCaptured) {
       ASSERT_TRUE(batch.has_value());
       graph.run([&] {
         const Tensor twice = Tensor::empty(x.shape(), DType::float32, test_device());
-        x.backend().add(x.stream(), x.view(), x.view(), twice.view());
+        x.backend().add(x.stream(), {x.view(), x.view(), twice.view()});
         result.copy_from(twice);
       });
       const std::size_t used = batch->x.size(0);
@@ -238,7 +239,7 @@ TEST_F(GpuBatches, LeaveAKernelsFaultToTheConsumer) {
   const Tensor source = Tensor::zeros({4, 2}, DType::float32, test_device());
   const Tensor number = Tensor::from(std::vector<std::int64_t>{9}, {1}, test_device());
   const Tensor to = Tensor::empty({1, 2}, DType::float32, test_device());
-  source.backend().gather_rows(source.stream(), source.matrix(), number.view(), to.matrix(), 1);
+  source.backend().gather_rows(source.stream(), {source.matrix(), number.view(), to.matrix(), 1});
   std::size_t num_steps = 0;
   while (loader.next()) ++num_steps;  // the thread has waited for many copies since
   EXPECT_EQ(num_steps, 100u);

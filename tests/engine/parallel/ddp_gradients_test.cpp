@@ -38,8 +38,8 @@ std::vector<Tensor> mean_of_local_gradients(int world_size) {
     const std::vector<Variable> parameters = net->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (rank == 0) means.push_back(Tensor::zeros(parameters[i].shape(), DType::float64));
-      means[i].backend().axpy(means[i].stream(), 1.0 / world_size, parameters[i].grad().view(),
-                              means[i].view());
+      means[i].backend().axpy(means[i].stream(),
+                              {1.0 / world_size, parameters[i].grad().view(), means[i].view()});
     }
   }
   return means;

@@ -49,7 +49,7 @@ void run_steps(const TrainingCase& training, nn::Module& module, const Gradients
 void scale_gradients(const nn::Module& module, double factor) {
   for (const Variable& parameter : module.parameters()) {
     const TensorView view = parameter.grad().view();
-    parameter.grad().backend().scale(parameter.grad().stream(), view, factor, view);
+    parameter.grad().backend().scale(parameter.grad().stream(), {view, factor, view});
   }
 }
 

@@ -77,8 +77,8 @@ TEST_F(RefusedProducts, OfAFailedGpuAreAnError) {
   const OnDevice<double> bias(16);
   // The library adds no bias in float64, so a kernel of ours is timed, too.
   const auto compute = [&] {
-    tested().linear_forward(stream(), x.view(), weight.view(), bias.view(), Activation::none,
-                            y.view(), {});
+    tested().linear_forward(stream(),
+                            {x.view(), weight.view(), bias.view(), Activation::none, y.view(), {}});
   };
   compute();
   forget_products();

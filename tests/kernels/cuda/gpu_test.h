@@ -20,7 +20,8 @@ class SomeProduct {
         right_(random_grid<float>(depth, cols, 0, 2)),
         c_(rows, cols) {}
   void run(Write write = Write::overwrite) const {
-    tested().matmul(stream(), a_.view(), Transpose::no, b_.view(), Transpose::no, c_.view(), write);
+    tested().matmul(stream(),
+                    {a_.view(), Transpose::no, b_.view(), Transpose::no, c_.view(), write});
   }
   std::vector<float> result() const { return c_.content(); }
   // |result - expected| / |expected|, as vectors.

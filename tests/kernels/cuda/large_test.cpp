@@ -26,9 +26,9 @@ class GpuLarge : public GpuTest {
 TEST_F(GpuLarge, FillAndCopyReachTheLastByte) {
   const auto from = Tensor::empty({kElements}, DType::uint8, test_device());
   const auto to = Tensor::empty({kElements}, DType::uint8, test_device());
-  tested().fill(stream(), to.view(), 1);
-  tested().fill(stream(), from.view(), 7);
-  tested().copy(stream(), from.view(), to.view());
+  tested().fill(stream(), {to.view(), 1});
+  tested().fill(stream(), {from.view(), 7});
+  tested().copy(stream(), {from.view(), to.view()});
   for (const std::size_t at : {std::size_t{0}, kElements / 2, kElements - 8, kElements - 1}) {
     EXPECT_EQ(to.rows(at, at + 1).to_vector<std::uint8_t>()[0], 7);
   }
@@ -40,16 +40,16 @@ TEST_F(GpuLarge, SumsAndGathersBeyondTwoToThe31Bytes) {
   constexpr std::size_t kRows = (std::size_t{1} << 21) + 3;
   const auto memory = Tensor::empty({kRows * kCols}, DType::float32, test_device());
   const MatrixView x = matrix_view(memory.view().data, DType::float32, kRows, kCols);
-  tested().fill(stream(), memory.view(), 0.5);
+  tested().fill(stream(), {memory.view(), 0.5});
   const OnDevice<float> total(1), sums(kCols);
-  tested().sum(stream(), memory.view(), total.view());
+  tested().sum(stream(), {memory.view(), total.view()});
   EXPECT_EQ(total.value(), static_cast<float>(kRows * kCols * 0.5));
   sum_columns(stream(), x, sums.view());
   EXPECT_EQ(sums.values(), std::vector<float>(kCols, static_cast<float>(kRows * 0.5)));
-  tested().fill(stream(), memory.rows((kRows - 1) * kCols, kRows * kCols).view(), 3);
+  tested().fill(stream(), {memory.rows((kRows - 1) * kCols, kRows * kCols).view(), 3});
   const OnDevice<std::int64_t> indices(std::vector<std::int64_t>{kRows - 1, kRows - 2});
   const GridOnDevice<float> rows(2, kCols);
-  tested().gather_rows(stream(), x, indices.view(), rows.view(), 2);
+  tested().gather_rows(stream(), {x, indices.view(), rows.view(), 2});
   EXPECT_EQ(rows.grid()(0, kCols - 1), 6);
   EXPECT_EQ(rows.grid()(1, kCols - 1), 1);
 }

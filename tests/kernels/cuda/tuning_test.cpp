@@ -70,8 +70,8 @@ TEST_F(CudaProducts, AReluLeavesANanANan) {
       layer.x(kNanRow, 1) = NAN;
       const GridOnDevice<float> x(layer.x), weight(layer.weight), y(s.batch, s.out);
       const OnDevice<float> bias(layer.bias);
-      tested().linear_forward(stream(), x.view(), weight.view(), bias.view(), Activation::relu,
-                              y.view(), {});
+      tested().linear_forward(
+          stream(), {x.view(), weight.view(), bias.view(), Activation::relu, y.view(), {}});
       const Grid<float> result = y.grid();
       for (std::size_t i = 0; i < s.batch; ++i) {
         for (std::size_t j = 0; j < s.out; ++j) EXPECT_EQ(std::isnan(result(i, j)), i == kNanRow);
@@ -84,8 +84,8 @@ TEST_F(CudaProducts, DoublesAreAlwaysMultipliedInFull) {
   const GridOnDevice<double> a(random_grid<double>(40, 30, 0, 1)),
       b(random_grid<double>(30, 50, 0, 2)), full(40, 50), medium(40, 50);
   const auto run = [&](const GridOnDevice<double>& c) {
-    tested().matmul(stream(), a.view(), Transpose::no, b.view(), Transpose::no, c.view(),
-                    Write::overwrite);
+    tested().matmul(stream(),
+                    {a.view(), Transpose::no, b.view(), Transpose::no, c.view(), Write::overwrite});
     const auto content = c.content();
     return std::vector<double>(content.begin(), content.end());
   };

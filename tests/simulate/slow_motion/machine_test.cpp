@@ -134,11 +134,11 @@ TEST_F(MachineTest, OnStageTensorsTakeTheMachinesTime) {
   Rng rng(7);
   const Tensor a = Tensor::uniform({64, 64}, -1, 1, rng);
   const Tensor expected = Tensor::empty({64, 64});
-  expected.backend().add(expected.stream(), a.view(), a.view(), expected.view());
+  expected.backend().add(expected.stream(), {a.view(), a.view(), expected.view()});
   Machine machine(pair());
   const OnStage on_stage(machine);
   const Tensor sum = Tensor::empty({64, 64});
-  sum.backend().add(sum.stream(), a.view(), a.view(), sum.view());
+  sum.backend().add(sum.stream(), {a.view(), a.view(), sum.view()});
   EXPECT_EQ(sum.to_vector<float>(), expected.to_vector<float>());
   const double usual = predict::traffic_seconds(machine.topology().device, 3 * 64 * 64 * 4);
   EXPECT_NEAR(seconds(machine, machine.reached(0)), usual, 0.02 * usual);

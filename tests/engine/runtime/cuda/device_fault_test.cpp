@@ -1,6 +1,7 @@
 // A kernel's complaint about its input reaches the host at its next wait.
 #include "engine/runtime/cuda/device_fault.h"
 
+#include "kernels/calls.h"
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
 namespace lockstep::runtime {
@@ -12,7 +13,7 @@ class DeviceFaults : public CudaTest {
     const Tensor source = Tensor::full({4, 3}, 1, DType::float32, device);
     const Tensor rows = Tensor::from(std::vector<std::int64_t>{0, row, 3}, {3}, device);
     const Tensor to = Tensor::empty({3, 3}, DType::float32, device);
-    source.backend().gather_rows(source.stream(), source.matrix(), rows.view(), to.matrix(), 1);
+    source.backend().gather_rows(source.stream(), {source.matrix(), rows.view(), to.matrix(), 1});
   }
   static void synchronize() { compute().synchronize(); }
   void TearDown() override {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/trace/recorder.h"
+#include "kernels/calls.h"
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
 namespace lockstep::runtime {
@@ -72,7 +73,7 @@ TEST_F(DeviceSpans, AKernelsFaultLosesNoneAfterIt) {
   trace::start();
   {
     DeviceSpan span(compute(), Lane::compute, Category::op, "gather");
-    source.backend().gather_rows(compute(), source.matrix(), rows.view(), to.matrix(), 1);
+    source.backend().gather_rows(compute(), {source.matrix(), rows.view(), to.matrix(), 1});
   }
   expect_error(ErrorCode::Shape, "row 4", [] { record_device_spans(); });
   EXPECT_EQ(recorded().size(), 1u);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/runtime/storage.h"
+#include "kernels/calls.h"
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
 namespace lockstep::runtime {
@@ -21,7 +22,7 @@ std::vector<float> all(float value) {
   return std::vector<float>(kSize, value);
 }
 void add(const Tensor& a, const Tensor& b, const Tensor& y) {
-  a.backend().add(a.stream(), a.view(), b.view(), y.view());
+  a.backend().add(a.stream(), {a.view(), b.view(), y.view()});
 }
 
 TEST_F(StepGraphs, EveryRunDoesTheStepOnce) {
@@ -106,7 +107,7 @@ TEST_F(StepGraphs, KeepTheOrderOfTheirDevicesWork) {
     y.fill(double(run));  // not before the gate opens
     graph.run([&] {
       // The leader reads memory of its sibling; only the graph orders the two.
-      x.backend().copy(compute(kFirst), y.view(), seen.view());
+      x.backend().copy(compute(kFirst), {y.view(), seen.view()});
       compute(kSibling).wait(compute(kFirst).record());
       y.fill(-1);
     });
@@ -126,8 +127,8 @@ TEST_F(StepGraphs, StreamsThatTheStepForksAreCapturedToo) {
     graph.run([&] {
       const Tensor scratch = full(0);
       comm().wait(compute().record());
-      x.backend().add(comm(), x.view(), x.view(), scratch.view());
-      x.backend().copy(comm(), scratch.view(), y.view());
+      x.backend().add(comm(), {x.view(), x.view(), scratch.view()});
+      x.backend().copy(comm(), {scratch.view(), y.view()});
       scratch.storage()->record_use(comm());
       compute().wait(comm().record());
     });

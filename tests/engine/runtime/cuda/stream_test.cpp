@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "kernels/calls.h"
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
 namespace lockstep::runtime {
@@ -32,14 +33,14 @@ TEST_F(CudaStreams, WorkAfterAWaitRunsAfterTheEvent) {
     const Tensor x = Tensor::full({1000}, 1, DType::float32, kFirst);
     const Tensor y = Tensor::zeros({1000}, DType::float32, kFirst);
     x.fill(0);
-    x.backend().copy(compute(kFirst), x.view(), y.view());
+    x.backend().copy(compute(kFirst), {x.view(), y.view()});
     compute(kFirst).synchronize();
     Gate gate;
     gate.block(compute(kFirst));
     x.fill(2);
     comm(other).wait(compute(kFirst).record());
     comm(kFirst).wait(comm(other).record());
-    x.backend().copy(comm(kFirst), x.view(), y.view());
+    x.backend().copy(comm(kFirst), {x.view(), y.view()});
     const auto copied = comm(kFirst).record();
     EXPECT_FALSE(copied->has_passed());
     gate.open();

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "kernels/calls.h"
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
 namespace lockstep::runtime {
@@ -30,7 +31,7 @@ TEST_P(Transfers, BringTheBytesThatEarlierWorkWrote) {
   const Tensor x = Tensor::from(counting(0), {kSize}, from);
   const Tensor y = Tensor::empty({kSize}, DType::float32, to);
   for (int round = 0; round < 5; ++round) {
-    x.backend().axpy(x.stream(), 1, x.view(), x.view());
+    x.backend().axpy(x.stream(), {1, x.view(), x.view()});
     y.fill(-1);  // earlier work of the destination must not win
     y.copy_from(x);
   }
