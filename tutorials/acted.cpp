@@ -70,7 +70,7 @@ StepLength rehearse(const predict::Topology& topology, const ActedTraining& trai
   slow_motion::MachineOptions options = machine_options(topology, training);
   options.pace = slow_motion::Pace::none;
   slow_motion::Machine machine(options);
-  const slow_motion::OnStage on_stage(machine);
+  const slow_motion::InstalledMachine installed(machine);
   give_inputs(machine, training);
   runtime::Time here = runtime::now(), modelled = machine.end();
   StepLength last;
@@ -152,7 +152,7 @@ ActedSteps act_out(const predict::Topology& topology, const ActedTraining& train
     options.factor = acted.factor;
     options.patience = runtime::from_seconds(kPatientSteps * here);
     slow_motion::Machine machine(options);
-    const slow_motion::OnStage on_stage(machine);
+    const slow_motion::InstalledMachine installed(machine);
     give_inputs(machine, training);
     trace::start({.times_slower = acted.factor});
     acted.weights = training.train(num_steps, {});

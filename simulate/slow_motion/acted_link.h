@@ -54,7 +54,7 @@ class ActedLink final : public comm::LinkModel {
   bool has_moved_ = false;  // true if something has moved since the step began
 };
 
-// The options with the links of the machine on stage: rank r is on its r-th device. Without a
+// The options with the links of the installed machine: rank r is on its r-th device. Without a
 // machine they are unchanged. Every group of threads that may be acted out needs this. Throws
 // Error{Usage} unless the machine has one device for each rank.
 comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptions options = {});

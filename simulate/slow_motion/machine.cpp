@@ -317,18 +317,18 @@ std::vector<double> Machine::bytes_by_hop() const {
   return bytes_by_hop_;
 }
 
-OnStage::OnStage(Machine& machine) {
+InstalledMachine::InstalledMachine(Machine& machine) {
   static StageClock& clock = *new StageClock;
   static PacedBackend& paced = *new PacedBackend(kernels::backend(DeviceType::cpu));
-  detail::on_stage.store(&machine, std::memory_order_release);
+  detail::installed_machine.store(&machine, std::memory_order_release);
   runtime::set_modelled_clock(&clock);
   kernels::set_backend(DeviceType::cpu, &paced);
 }
 
-OnStage::~OnStage() {
+InstalledMachine::~InstalledMachine() {
   kernels::set_backend(DeviceType::cpu, nullptr);
   runtime::set_modelled_clock(nullptr);
-  detail::on_stage.store(nullptr, std::memory_order_release);
+  detail::installed_machine.store(nullptr, std::memory_order_release);
 }
 
 bool is_kernel(const trace::Span& span) {

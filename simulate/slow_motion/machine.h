@@ -221,23 +221,23 @@ class Machine {
 };
 
 namespace detail {
-inline std::atomic<Machine*> on_stage{nullptr};
+inline std::atomic<Machine*> installed_machine{nullptr};
 }
 
-// The machine that is on stage in this process, or nullptr.
+// The machine that is installed in this process, or nullptr.
 inline Machine* machine() {
-  return detail::on_stage.load(std::memory_order_acquire);
+  return detail::installed_machine.load(std::memory_order_acquire);
 }
 
-// Puts a machine on stage for a scope: from now on CPU devices are paced. Groups of ranks made
+// Installs a machine for a scope: from now on CPU devices are paced. Groups of ranks made
 // meanwhile take their options from with_acted_links() (acted_link.h). REQUIRES: no work runs on
-// them meanwhile, and no other machine is on stage.
-class OnStage {
+// them meanwhile, and no other machine is installed.
+class InstalledMachine {
  public:
-  explicit OnStage(Machine& machine);
-  ~OnStage();
-  OnStage(const OnStage&) = delete;
-  OnStage& operator=(const OnStage&) = delete;
+  explicit InstalledMachine(Machine& machine);
+  ~InstalledMachine();
+  InstalledMachine(const InstalledMachine&) = delete;
+  InstalledMachine& operator=(const InstalledMachine&) = delete;
 };
 
 }  // namespace lockstep::slow_motion

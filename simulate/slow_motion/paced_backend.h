@@ -19,7 +19,7 @@ using namespace kernels;  // the interface's types
 
 class PacedBackend final : public Backend {
  public:
-  // inner must outlive this. REQUIRES: while it is used, a machine is on stage (machine()).
+  // inner must outlive this. REQUIRES: while it is used, a machine is installed (machine()).
   explicit PacedBackend(Backend& inner) : inner_(inner) {}
 
   LOCKSTEP_KERNELS(LOCKSTEP_OVERRIDE)
@@ -52,7 +52,7 @@ inline std::atomic<KernelListener*> listener{nullptr};
 }
 
 // For a scope, tells a listener of the kernels of a device type, which run as usual.
-// REQUIRES: as kernels::set_backend(), and that no machine is on stage.
+// REQUIRES: as kernels::set_backend(), and that no machine is installed.
 class Listening {
  public:
   Listening(DeviceType type, KernelListener& listener);

@@ -47,7 +47,7 @@ StepTime rehearse(TrainingTask task, const DevicePlacement& placement, const Tra
   slow_motion::MachineOptions options = machine_options(task, placement);
   options.pace = slow_motion::Pace::none;
   slow_motion::Machine machine(options);
-  const slow_motion::OnStage on_stage(machine);
+  const slow_motion::InstalledMachine installed(machine);
   task.checkpoints.reset();
   const std::size_t first_step = task.first_step();
   task.num_steps = std::min(task.num_steps, first_step + kMostSteps);
@@ -232,7 +232,7 @@ TrainingResult act_out(
   };
   TrainingResult result;
   {
-    const slow_motion::OnStage on_stage(machine);
+    const slow_motion::InstalledMachine installed(machine);
     const LaneWatch watch(machine, task.slow_motion->is_watched);
     if (is_recorded) trace::start({.times_slower = options.factor});
     result = train(task, at_full_speed);

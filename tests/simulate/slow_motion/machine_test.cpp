@@ -128,15 +128,15 @@ TEST_F(MachineTest, DevicesThatTheTopologyHasNotAreRefused) {
   expect_error(ErrorCode::Usage, "cpu:7 takes no part", [&] { machine.reached(7); });
 }
 
-// --- on stage: tensors and ranks, which know nothing of it ---
+// --- an installed machine: tensors and ranks know nothing of it ---
 
-TEST_F(MachineTest, OnStageTensorsTakeTheMachinesTime) {
+TEST_F(MachineTest, TensorsTakeTheMachinesTime) {
   Rng rng(7);
   const Tensor a = Tensor::uniform({64, 64}, -1, 1, rng);
   const Tensor expected = Tensor::empty({64, 64});
   expected.backend().add(expected.stream(), {a.view(), a.view(), expected.view()});
   Machine machine(pair());
-  const OnStage on_stage(machine);
+  const InstalledMachine installed(machine);
   const Tensor sum = Tensor::empty({64, 64});
   sum.backend().add(sum.stream(), {a.view(), a.view(), sum.view()});
   EXPECT_EQ(sum.to_vector<float>(), expected.to_vector<float>());
@@ -144,12 +144,12 @@ TEST_F(MachineTest, OnStageTensorsTakeTheMachinesTime) {
   EXPECT_NEAR(seconds(machine, machine.reached(0)), usual, 0.02 * usual);
 }
 
-TEST_F(MachineTest, OnStageAConvolutionTakesWhatThePredictorSays) {
+TEST_F(MachineTest, AConvolutionTakesWhatThePredictorSays) {
   Rng rng(7);
   const Variable x(Tensor::uniform({4, 12, 12, 3}, -1, 1, rng));
   const Variable weight(Tensor::uniform({8, 3, 3, 3}, -1, 1, rng));
   Machine machine(pair());
-  const OnStage on_stage(machine);
+  const InstalledMachine installed(machine);
   const Variable y = conv2d(x, weight, {});
   predict::LayerShape layer{4 * 10 * 10, 27, 8};
   layer.image_bytes = 4 * (4 * 12 * 12 * 3 + 4 * 10 * 10 * 8);
@@ -183,7 +183,7 @@ TEST(Listening, HearsSizesAndLeavesResults) {
   EXPECT_EQ(listener.traffic, 4 * 2 * 4 * (16 + 4 + 4));  // what comes in, out, and who won
 }
 
-TEST_F(MachineTest, OnStageRanksSumTheSameBits) {
+TEST_F(MachineTest, RanksSumTheSameBits) {
   constexpr std::size_t kElements = 25'000;  // 100 kB
   const auto sum_of_two = [](double& end) {
     std::vector<float> sum;
@@ -201,7 +201,7 @@ TEST_F(MachineTest, OnStageRanksSumTheSameBits) {
   double unused = 0;
   const std::vector<float> expected = sum_of_two(unused);
   Machine machine(pair());
-  const OnStage on_stage(machine);
+  const InstalledMachine installed(machine);
   double end = 0;
   EXPECT_EQ(sum_of_two(end), expected);
   // At least half of the data each way, and its latency; at most a few such steps.
@@ -209,9 +209,9 @@ TEST_F(MachineTest, OnStageRanksSumTheSameBits) {
   EXPECT_LT(end, 100e-6);
 }
 
-TEST_F(MachineTest, OnStageGroupsHaveARankPerDevice) {
+TEST_F(MachineTest, GroupsHaveARankPerDevice) {
   Machine machine(pair());
-  const OnStage on_stage(machine);
+  const InstalledMachine installed(machine);
   expect_error(ErrorCode::Usage, "the simulated machine has devices for 2 ranks, found 3 ranks",
                [] { with_acted_links(3); });
 }
