@@ -56,7 +56,7 @@
 
 // Several devices.
 #include "engine/parallel/data_parallel/data_parallel.h"
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "engine/parallel/ddp/comm_hook.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/parallel/ddp/join.h"
@@ -64,4 +64,5 @@
 #include "engine/parallel/sharded/sharded.h"
 #include "engine/parallel/strategies.h"
 #include "engine/parallel/strategy.h"  // a mode of your own
+#include "engine/parallel/sync_batch_norm.h"
 #include "engine/parallel/tensor_parallel.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "engine/autograd/node.h"
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "tutorials/common.h"
 
 namespace {

@@ -1,7 +1,6 @@
 #include "engine/comm/device_group.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "engine/comm/device_calls.h"
@@ -9,7 +8,6 @@
 #include "engine/comm/reduce_to_all.h"
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
-#include "engine/runtime/physical_gpus.h"
 #include "engine/trace/span.h"
 #include "kernels/calls.h"
 
@@ -189,7 +187,7 @@ std::vector<std::size_t> owners_of(std::span<const GroupMember> members) {
 bool all_reach_each_other(std::span<const GroupMember> members) {
   return std::ranges::all_of(members, [&](const GroupMember& reader) {
     return std::ranges::all_of(members, [&](const GroupMember& owner) {
-      return reaches(reader.stream->device(), owner.stream->device());
+      return runtime::reaches(reader.stream->device(), owner.stream->device());
     });
   });
 }
@@ -265,21 +263,6 @@ void reduce_scatter(const CallHeader& call, std::span<const GroupMember> members
 }
 
 }  // namespace
-
-bool reaches(const runtime::LogicalDevice& reader, const runtime::LogicalDevice& owner) {
-  if (reader.gpu() == owner.gpu()) return true;
-  // CUDA's answer for each pair of GPUs, asked once.
-  static const auto table = [] {
-    std::map<std::pair<int, int>, bool> has_access;
-    for (const runtime::PhysicalGpu& from : runtime::physical_gpus()) {
-      for (const runtime::PhysicalGpu& to : runtime::physical_gpus()) {
-        has_access[{from.ordinal, to.ordinal}] = runtime::has_peer_access(from.ordinal, to.ordinal);
-      }
-    }
-    return has_access;
-  }();
-  return table.at({reader.gpu(), owner.gpu()});
-}
 
 void copy_on_stream(runtime::Stream& stream, ConstTensorView from, TensorView to) {
   if (to.num_elements == 0 || to.data == from.data) return;

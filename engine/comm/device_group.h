@@ -38,9 +38,6 @@ void enqueue_collective(const CallHeader& call, std::span<const GroupMember> mem
 // Enqueues a copy on a stream; either side is memory of any device of the stream's type.
 void copy_on_stream(runtime::Stream& stream, ConstTensorView from, TensorView to);
 
-// True if kernels of one device can access the other's memory. REQUIRES: both are of one type.
-bool reaches(const runtime::LogicalDevice& reader, const runtime::LogicalDevice& owner);
-
 // The start of a collective, one event per rank: async calls follow these events. Empty: they
 // follow all work that the compute streams hold.
 using StartEvents = std::span<const std::shared_ptr<runtime::Event>>;

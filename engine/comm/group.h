@@ -6,7 +6,7 @@
 // A collective uses it in this order:
 //   announce(call)                  tell all ranks this rank's call
 //   announced_by(peer) for all      compare; on a difference, fail_and_throw()
-//   run_schedule(...)               move the data; or run_in_shared_memory(...)
+//   run_schedule(...)               move the data; or run_directly(...)
 // If an error ends this sequence, or a message, anywhere, abandon() takes the place of the rest.
 //
 // All waits end with Error{Timeout} after the time limit of the last announce() or
@@ -70,7 +70,7 @@ class Group {
                             const Reduction& reduction, LinkClock* clock) = 0;
   // If shape().shares_memory: a two-shot all-reduce in one pass, or any call on CUDA tensors.
   // memory[r]: CallHeader::memory of rank r.
-  virtual void run_in_shared_memory(const CollectiveCall& call, std::span<void* const> memory);
+  virtual void run_directly(const CollectiveCall& call, std::span<void* const> memory);
   // After an error: fails the group unless it has failed already, and returns when no peer uses
   // this rank's memory any more.
   virtual void abandon(const Error& error) noexcept { fail(error); }
@@ -141,7 +141,7 @@ class Group {
   GroupShape shape_;
 };
 
-inline void Group::run_in_shared_memory(const CollectiveCall& call, std::span<void* const>) {
+inline void Group::run_directly(const CollectiveCall& call, std::span<void* const>) {
   lockstep::fail(ErrorCode::State, name_of(call.header.operation), "the {} ranks share no memory",
                  shape_.name);
 }

@@ -178,7 +178,7 @@ class PlanCommunicator final : public Communicator {
   // With modelled links, the time of its arrival goes ahead of a message.
   void send(const CollectiveCall& call) {
     if (is_on_cuda(call)) {
-      group_->run_in_shared_memory(call, {});
+      group_->run_directly(call, {});
     } else {
       if (clock_) {
         const Time arrival = clock_->leave(call.peer, bytes_of(call.input));
@@ -191,7 +191,7 @@ class PlanCommunicator final : public Communicator {
 
   void receive(const CollectiveCall& call) {
     if (is_on_cuda(call)) {
-      group_->run_in_shared_memory(call, {});
+      group_->run_directly(call, {});
     } else {
       const auto receive_into = [&](std::span<std::byte> data) {
         group_->receive_message(call.peer, call.header, data, call.timeout_seconds);
@@ -215,7 +215,7 @@ class PlanCommunicator final : public Communicator {
     const bool is_two_shot = header.operation == Operation::all_reduce &&
                              header.plan == plan::AllReducePlan::two_shot && world_size() > 1;
     if (is_on_cuda(call) || (shape_.shares_memory && is_two_shot)) {
-      group_->run_in_shared_memory(call, memory_);
+      group_->run_directly(call, memory_);
       const bool is_gather = header.operation == Operation::all_gather;
       const std::size_t num_elements = is_gather ? call.output.num_elements() : header.num_elements;
       return schedule_of(header, num_elements).num_elements_sent * size_of(header.dtype);

@@ -141,7 +141,7 @@ class ThreadGroup final : public Group {
     end_data();
   }
 
-  void run_in_shared_memory(const CollectiveCall& call, std::span<void* const> memory) override {
+  void run_directly(const CollectiveCall& call, std::span<void* const> memory) override {
     if (call.header.operation == Operation::send) return send_on_device(call);
     if (call.header.operation == Operation::recv) return receive_on_device(call);
     begin_data();

@@ -22,6 +22,7 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/cpu_use.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::launch {

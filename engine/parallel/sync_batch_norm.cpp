@@ -1,11 +1,13 @@
 #include "engine/parallel/sync_batch_norm.h"
 
+#include <memory>
 #include <utility>
 
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/layers.h"
+#include "engine/parallel/data_parallel/steps.h"
 
 namespace lockstep::parallel {
 namespace {

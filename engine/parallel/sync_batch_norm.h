@@ -11,8 +11,7 @@
 //   DataParallel:  DataParallel(model, {.devices = devices, .batch_norm = BatchNormRows::all});
 #pragma once
 
-#include <memory>
-#include <vector>
+#include <cstddef>
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/comm/communicator.h"
@@ -20,20 +19,12 @@
 
 namespace lockstep::parallel {
 
-// The rows from which a batch norm takes its statistics in training.
-enum class BatchNormRows { own, all };
+using lockstep::BatchNormRows;
 
 // Lets the batch norms of a module share their statistics with those of the other ranks, which must
 // do the same. Returns the number of batch norms.
 // REQUIRES: the communicator outlives the module's use. Its calls are made in program order with
 // the rank's other calls, so all ranks must run the same layers.
 std::size_t sync_batch_norm(nn::Module& module, comm::Communicator& communicator);
-
-// The same for the replicas of one forward pass in one process: replica i gets groups[i].
-// Throws Error{State} if one thread issues the work of all devices: it cannot wait for itself.
-void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
-                     const std::vector<std::shared_ptr<ReplicaSums>>& groups);
-// Groups for so many replicas, which meet as threads.
-std::vector<std::shared_ptr<ReplicaSums>> make_replica_sums(std::size_t num_replicas);
 
 }  // namespace lockstep::parallel

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "engine/runtime/logical_device.h"
-#include "engine/runtime/steady_time.h"
 #include "engine/runtime/stream.h"
 #include "engine/runtime/threads.h"
 

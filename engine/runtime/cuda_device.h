@@ -56,7 +56,4 @@ void copy_between(Destination to, Source from, std::size_t num_bytes);
 // True if copies from this host memory to the GPU continue after the call that started them.
 bool is_pinned(int gpu, const void* memory);
 
-// True once a logical CUDA device has been made.
-bool has_cuda_devices_in_use();
-
 }  // namespace lockstep::runtime

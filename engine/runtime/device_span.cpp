@@ -5,7 +5,6 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
-#include "engine/trace/recorder.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::runtime {

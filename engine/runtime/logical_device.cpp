@@ -6,8 +6,6 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/cpu_cores.h"
-#include "engine/runtime/cuda_device.h"
-#include "engine/runtime/physical_gpus.h"
 
 namespace lockstep::runtime {
 
@@ -41,16 +39,7 @@ int gpu_of(Device device) {
             "{} does not exist; cpu:0 to cpu:{} do", to_string(device), kMaxCpuDevices - 1);
     return kNoGpu;
   }
-  const std::vector<int> gpus = logical_gpus();
-  const int count = static_cast<int>(gpus.size());
-  require(count > 0, ErrorCode::Device, "device", "{} does not exist: {}", to_string(device),
-          no_gpu_reason());
-  require(device.index >= 0 && device.index < count, ErrorCode::Device, "device",
-          "{} does not exist; {} (several logical devices on one GPU: --virtual-devices cuda:0*{})",
-          to_string(device),
-          count == 1 ? std::string("cuda:0 does") : fmt::format("cuda:0 to cuda:{} do", count - 1),
-          std::clamp(device.index + 1, 2, kMaxCudaDevices));
-  return gpus[static_cast<std::size_t>(device.index)];
+  return gpu_behind(device);
 }
 
 }  // namespace
@@ -64,21 +53,6 @@ LogicalDevice::LogicalDevice(Device device, std::size_t num_threads)
       comm_stream_(make_worker_stream(*this, to_string(device) + " comm")),
       copy_stream_(make_caller_stream(*this)),
       worker_(to_string(device)) {}
-
-LogicalDevice::LogicalDevice(Device device, OnGpu on)
-    : device_(device),
-      gpu_(on.gpu),
-      current_memory_(nullptr),
-      threads_(std::make_unique<ThreadPool>(1)),
-      worker_(to_string(device)) {
-  DeviceParts parts = make_cuda_parts(*this, on.gpu);
-  memory_ = std::move(parts.memory);
-  staging_memory_ = std::move(parts.staging_memory);
-  current_memory_ = memory_.get();
-  compute_stream_ = std::move(parts.compute_stream);
-  comm_stream_ = std::move(parts.comm_stream);
-  copy_stream_ = std::move(parts.copy_stream);
-}
 
 LogicalDevice::~LogicalDevice() = default;
 
@@ -104,10 +78,6 @@ LogicalDevice& logical_device(Device device) {
 
 bool has_cuda_devices_in_use() {
   return std::ranges::any_of(registry().cuda, [](const auto& device) { return device != nullptr; });
-}
-
-int num_devices(DeviceType type) {
-  return type == DeviceType::cpu ? kMaxCpuDevices : static_cast<int>(logical_gpus().size());
 }
 
 void set_threads_per_device(std::size_t num_threads) {

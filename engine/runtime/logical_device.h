@@ -15,6 +15,7 @@
 namespace lockstep::runtime {
 
 inline constexpr int kMaxCpuDevices = 64;
+inline constexpr int kMaxCudaDevices = 64;
 inline constexpr int kNoGpu = -1;
 
 class LogicalDevice {
@@ -80,6 +81,14 @@ LogicalDevice& logical_device(Device device);
 // The number of logical devices of a type: 64 for the CPU; for cuda the number of GPUs, or of
 // declared devices.
 int num_devices(DeviceType type);
+
+// The physical GPU of a CUDA device. Throws Error{Device} if there is none, and says which exist.
+int gpu_behind(Device device);
+// True once a logical CUDA device has been made.
+bool has_cuda_devices_in_use();
+
+// True if kernels of one device can access the other's memory. REQUIRES: both are of one type.
+bool reaches(const LogicalDevice& reader, const LogicalDevice& owner);
 
 // Sets the threads of every CPU device, existing and future. Default: 1.
 // REQUIRES: no kernel is running.

@@ -32,11 +32,9 @@ bool has_peer_access(int from, int to);
 
 // The physical GPU behind each logical CUDA device (virtual_devices.cpp).
 //
-// By default cuda:i is GPU i. LOCKSTEP_VIRTUAL_DEVICES, or --virtual-devices,
+// By default cuda:i is GPU i. LOCKSTEP_VIRTUAL_DEVICES, or set_virtual_devices(),
 // declares otherwise: "cuda:0*4" makes four logical devices of GPU 0, "cuda:0*2,cuda:1*2" two of
 // each.
-
-inline constexpr int kMaxCudaDevices = 64;
 
 // "cuda:0*2,cuda:1" as {0, 0, 1}: the physical GPU of each logical device.
 // Throws Error{Usage} for words without meaning or GPUs beyond num_gpus; it says which exist.

@@ -1,14 +1,10 @@
 // Moments of the machine's monotonic clock as plain numbers, which may be sent to other processes
-// of the machine and may lie in the future; exact sleep until such a moment; and a clock with
-// modelled time.
+// of the machine and may lie in the future; and exact sleep until such a moment.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <thread>
-
-#include "engine/core/device.h"
 
 namespace lockstep::runtime {
 
@@ -42,18 +38,5 @@ class ExactSleep {
  private:
   int slack_;
 };
-
-// A clock for CPU devices: timed events of their streams report when a device would have done its
-// work, as a GPU's events report when it has.
-class ModelledClock {
- public:
-  virtual ~ModelledClock() = default;
-  // The time at which the device would have done all its work, on trace::now_ns()'s clock.
-  virtual std::int64_t reached_ns(Device device) const = 0;
-};
-
-// From now on streams of the CPU make timed events (Stream::record_timed); nullptr ends that. The
-// clock must outlive its use.
-void set_modelled_clock(const ModelledClock* clock);
 
 }  // namespace lockstep::runtime

@@ -66,4 +66,17 @@ class Stream {
 std::unique_ptr<Stream> make_caller_stream(LogicalDevice& device);
 std::unique_ptr<Stream> make_worker_stream(LogicalDevice& device, std::string name);
 
+// A clock for CPU devices: timed events of their streams report when a device would have done its
+// work, as a GPU's events report when it has.
+class ModelledClock {
+ public:
+  virtual ~ModelledClock() = default;
+  // The time at which the device would have done all its work, on trace::now_ns()'s clock.
+  virtual std::int64_t reached_ns(Device device) const = 0;
+};
+
+// From now on streams of the CPU make timed events (Stream::record_timed); nullptr ends that. The
+// clock must outlive its use.
+void set_modelled_clock(const ModelledClock* clock);
+
 }  // namespace lockstep::runtime

@@ -1,10 +1,13 @@
-// Decides which physical GPU is behind each logical CUDA device (physical_gpus.h).
+// Logical devices of GPUs: which physical GPU is behind each (physical_gpus.h), what it is made of,
+// and which of them reach each other's memory.
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <regex>
 #include <string>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
@@ -99,6 +102,54 @@ bool has_virtual_devices() {
   const std::lock_guard lock(declared.mutex);
   read_once(declared);
   return !declared.text.empty();
+}
+
+LogicalDevice::LogicalDevice(Device device, OnGpu on)
+    : device_(device),
+      gpu_(on.gpu),
+      current_memory_(nullptr),
+      threads_(std::make_unique<ThreadPool>(1)),
+      worker_(to_string(device)) {
+  DeviceParts parts = make_cuda_parts(*this, on.gpu);
+  memory_ = std::move(parts.memory);
+  staging_memory_ = std::move(parts.staging_memory);
+  current_memory_ = memory_.get();
+  compute_stream_ = std::move(parts.compute_stream);
+  comm_stream_ = std::move(parts.comm_stream);
+  copy_stream_ = std::move(parts.copy_stream);
+}
+
+int gpu_behind(Device device) {
+  const std::vector<int> gpus = logical_gpus();
+  const int count = static_cast<int>(gpus.size());
+  require(count > 0, ErrorCode::Device, "device", "{} does not exist: {}", to_string(device),
+          no_gpu_reason());
+  require(device.index >= 0 && device.index < count, ErrorCode::Device, "device",
+          "{} does not exist; {} (several logical devices on one GPU: "
+          "LOCKSTEP_VIRTUAL_DEVICES=cuda:0*{})",
+          to_string(device),
+          count == 1 ? std::string("cuda:0 does") : fmt::format("cuda:0 to cuda:{} do", count - 1),
+          std::clamp(device.index + 1, 2, kMaxCudaDevices));
+  return gpus[static_cast<std::size_t>(device.index)];
+}
+
+int num_devices(DeviceType type) {
+  return type == DeviceType::cpu ? kMaxCpuDevices : static_cast<int>(logical_gpus().size());
+}
+
+bool reaches(const LogicalDevice& reader, const LogicalDevice& owner) {
+  if (reader.gpu() == owner.gpu()) return true;
+  // CUDA's answer for each pair of GPUs, asked once.
+  static const auto table = [] {
+    std::map<std::pair<int, int>, bool> has_access;
+    for (const PhysicalGpu& from : physical_gpus()) {
+      for (const PhysicalGpu& to : physical_gpus()) {
+        has_access[{from.ordinal, to.ordinal}] = has_peer_access(from.ordinal, to.ordinal);
+      }
+    }
+    return has_access;
+  }();
+  return table.at({reader.gpu(), owner.gpu()});
 }
 
 }  // namespace lockstep::runtime

@@ -199,4 +199,12 @@ class UntracedScope {
 // True if the calling thread is inside an UntracedScope.
 bool is_untraced();
 
+// Adds a span that a device timed (for example by its events), not this thread; it gets the thread
+// kDeviceThread. Does nothing while nothing records.
+// REQUIRES: its times are on now_ns()'s clock.
+void record(Span span);
+
+// Adds a sample of the memory in use. Does nothing while nothing records.
+void record(const Sample& memory);
+
 }  // namespace lockstep::trace

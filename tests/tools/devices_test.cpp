@@ -9,7 +9,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/cpu_use.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/fake_nvidia_smi/fake_machine.h"
 #include "tests/tools/formats_doc.h"

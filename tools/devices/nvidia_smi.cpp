@@ -17,7 +17,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/cpu_use.h"
 
 namespace lockstep::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/cpu_use.h"
 #include "tools/devices/nvidia_smi.h"
 #include "tools/record/run_file.h"
 

@@ -7,7 +7,7 @@
 #include "engine/comm/store/hello.h"
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
-#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/cpu_use.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"

@@ -25,7 +25,7 @@
 #include "engine/data/sampler.h"
 #include "engine/nn/loss.h"
 #include "engine/nn/models.h"
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "engine/plan/scatter.h"
 #include "tutorials/common.h"
 

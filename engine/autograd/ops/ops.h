@@ -66,6 +66,9 @@ Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction =
 // calling thread's ThreadContext.
 Variable dropout(const Variable& x, double probability, std::uint64_t seed, std::uint32_t layer);
 
+// The rows from which a batch norm takes its statistics in training.
+enum class BatchNormRows { own, all };
+
 // Combines one replica's values with those of the others. All of them call the same methods in the
 // same order. Tensors are float64 on the caller's device.
 class ReplicaSums {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "engine/core/thread_context.h"
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "engine/trace/span.h"
 #include "kernels/calls.h"
 #include "kernels/matmul_precision.h"

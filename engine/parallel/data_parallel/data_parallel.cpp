@@ -5,7 +5,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/core/log.h"
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "engine/runtime/physical_gpus.h"
 
 namespace lockstep::parallel {
@@ -64,7 +64,7 @@ void warn_if_unbalanced(const std::vector<Device>& devices) {
 
 using SumsOfReplicas = std::map<std::size_t, std::vector<std::shared_ptr<ReplicaSums>>>;
 
-// The stages, with options that resolve() has checked.
+// The steps, with options that resolve() has checked.
 Variable run(nn::Module& module, const Variable& input, const DataParallelOptions& options,
              SumsOfReplicas& sums) {
   require_on_device(module, options.devices[0]);

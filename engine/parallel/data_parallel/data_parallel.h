@@ -2,7 +2,7 @@
 //
 //   batch -> scatter -> replicate -> parallel_apply -> gather -> output on one device
 //
-// Each stage is a file of its own in this folder. Gradients are summed, not averaged: the loss is
+// Each step is a function in steps.h. Gradients are summed, not averaged: the loss is
 // computed from the gathered output, so it already belongs to the whole batch.
 // Source: torch/nn/parallel/data_parallel.py.
 #pragma once
@@ -12,8 +12,8 @@
 #include <optional>
 #include <vector>
 
+#include "engine/autograd/ops/ops.h"
 #include "engine/nn/module.h"
-#include "engine/parallel/sync_batch_norm.h"
 
 namespace lockstep::parallel {
 
@@ -35,7 +35,7 @@ DataParallelOptions resolve(const DataParallelOptions& options, const nn::Module
 // The functional form: evaluates a module once. If DataParallel already wraps the module, the
 // wrapped module runs. With one device it is a plain call. If a batch has fewer rows than there are
 // devices, some stay idle.
-// Throws: what resolve() and the four stages throw.
+// Throws: what resolve() and the four steps throw.
 Variable data_parallel(const std::shared_ptr<nn::Module>& module, const Variable& input,
                        const DataParallelOptions& options = {});
 

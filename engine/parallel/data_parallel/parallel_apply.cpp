@@ -4,7 +4,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/observer.h"

@@ -3,9 +3,8 @@
 #include <set>
 
 #include "engine/autograd/node.h"
-#include "engine/comm/device_group.h"
 #include "engine/core/error.h"
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
@@ -22,7 +21,7 @@ Gradients sum_of_replicas(const Node& node, const Gradients& grad_outputs) {
   // This device reads the other devices' gradients where they lie: after the work that their
   // streams hold now, and before their later work. A gradient that it cannot read is copied.
   const auto is_readable = [&](const Tensor& grad) {
-    return comm::reaches(here, grad.logical_device());
+    return runtime::reaches(here, grad.logical_device());
   };
   std::set<runtime::Stream*> owners;
   for (const Tensor& grad : grad_outputs) {

@@ -2,7 +2,7 @@
 
 #include "engine/autograd/node.h"
 #include "engine/core/error.h"
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/span.h"
 #include "kernels/calls.h"

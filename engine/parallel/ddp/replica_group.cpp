@@ -2,7 +2,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::parallel {

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "engine/core/thread_context.h"
-#include "engine/parallel/sync_batch_norm.h"
+#include "engine/parallel/data_parallel/steps.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/engine/parallel/training.h"
 #include "tests/support/expect_error.h"

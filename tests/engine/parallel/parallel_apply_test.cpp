@@ -1,4 +1,4 @@
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Stages 1 and 4, run: rows and gradients that move. The numbers of the cut are tested with its
 // plan.
-#include "engine/parallel/data_parallel/stages.h"
+#include "engine/parallel/data_parallel/steps.h"
 
 #include <gtest/gtest.h>
 

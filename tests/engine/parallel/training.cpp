@@ -12,6 +12,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/bitwise/micro_shards.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
+#include "engine/parallel/sync_batch_norm.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"

@@ -1,4 +1,5 @@
 #include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/cpu_use.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // Which logical devices there are, and what stands behind them.
-#include "engine/runtime/cuda_device.h"
+#include "engine/runtime/logical_device.h"
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
 namespace lockstep::runtime {
@@ -20,7 +20,7 @@ TEST_F(CudaDevices, StandForTheGpusThatWereDeclared) {
 TEST_F(CudaDevices, ANameBeyondTheLastSaysWhichExist) {
   expect_error(ErrorCode::Device,
                "cuda:9 does not exist; cuda:0 to cuda:3 do (several logical devices on one GPU: "
-               "--virtual-devices cuda:0*10)",
+               "LOCKSTEP_VIRTUAL_DEVICES=cuda:0*10)",
                [] {
                  logical_device({DeviceType::cuda, 9});
                });

@@ -1,4 +1,4 @@
-// The stages of DataParallel: scatter, replicate, parallel_apply, gather.
+// The steps of DataParallel: scatter, replicate, parallel_apply, gather.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/autograd/ops/ops.h"
 #include "engine/autograd/variable.h"
 #include "engine/core/device.h"
 #include "engine/nn/module.h"
@@ -13,7 +14,7 @@
 
 namespace lockstep::parallel {
 
-// Stage 1 of DataParallel: cut a batch into one shard per device.
+// Step 1 of DataParallel: cut a batch into one shard per device.
 
 // Shards of x along dim, cut by plan::scatter_plan (torch.chunk): as many as the plan has parts,
 // shard i on devices[i].
@@ -27,7 +28,7 @@ std::vector<Variable> scatter(const Variable& x, const std::vector<Device>& devi
 std::vector<Tensor> scatter(const Tensor& x, const std::vector<Device>& devices,
                             std::size_t dim = 0);
 
-// Stage 4 of DataParallel: puts the replicas' outputs together on one device.
+// Step 4 of DataParallel: puts the replicas' outputs together on one device.
 
 // Concatenates along dim onto a device. Scalars become a vector of length n, in order.
 // Gradient: scatter of y's gradient, each part to its input's device.
@@ -47,7 +48,7 @@ Variable gather(const std::vector<Variable>& parts, Device output_device, std::s
 std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variable>& variables,
                                                        const std::vector<Device>& devices);
 
-// Stage 2 of DataParallel: one copy of the model per device.
+// Step 2 of DataParallel: one copy of the model per device.
 
 // replicas[d] is a structural copy of the module whose parameters are on devices[d].
 // Parameters: broadcast from devices[0] (broadcast_coalesced); backward sums their gradients there,
@@ -80,7 +81,7 @@ void require_on_device(const nn::Module& module, Device device);
 void for_each_device(const std::vector<Device>& devices,
                      const std::function<void(std::size_t)>& task);
 
-// Stage 3 of DataParallel: runs every replica on its shard, all at the same time.
+// Step 3 of DataParallel: runs every replica on its shard, all at the same time.
 
 // outputs[i] = replicas[i](inputs[i]), each on the line of work of its input's device: one thread
 // per replica, all joined. Grad mode, step and rank carry over, and so does the number of the
@@ -89,5 +90,15 @@ void for_each_device(const std::vector<Device>& devices,
 //         replica with its number and device: "[parallel_apply] replica 1 on device cpu:1: ...".
 std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Module>>& replicas,
                                      const std::vector<Variable>& inputs);
+
+// --- BatchNormRows::all (sync_batch_norm.cpp) ---
+
+// Lets the batch norms of the replicas of one forward pass share their statistics: replica i gets
+// groups[i].
+// Throws Error{State} if one thread issues the work of all devices: it cannot wait for itself.
+void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
+                     const std::vector<std::shared_ptr<ReplicaSums>>& groups);
+// Groups for so many replicas, which meet as threads.
+std::vector<std::shared_ptr<ReplicaSums>> make_replica_sums(std::size_t num_replicas);
 
 }  // namespace lockstep::parallel
