@@ -47,7 +47,7 @@ constexpr double kMinBytesPerSecond = 1;
 constexpr double kMaxBytesPerSecond = 1e18;
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
-  fail(ErrorCode::Usage, "--link", "expected LATENCY,BANDWIDTH such as 50us,1GB/s, found '{}': {}",
+  fail(ErrorCode::Usage, "link", "expected LATENCY,BANDWIDTH such as 50us,1GB/s, found '{}': {}",
        text, why);
 }
 

@@ -50,8 +50,8 @@ void require_one_host(const std::vector<std::string>& names, const std::vector<i
   const std::string first = host_name_of(names[0]);
   const std::string second = host_name_of(names[rank]);
   fail(ErrorCode::Comm, "process group",
-       "--transport shm needs all ranks on one host, found rank 0 on {} and rank {} on {}{}; use "
-       "--transport auto or tcp",
+       "shared memory needs all ranks on one host, found rank 0 on {} and rank {} on {}{}; use "
+       "the automatic transport or TCP",
        first, rank, second, first == second ? " in other namespaces or as another user" : "");
 }
 

@@ -80,7 +80,7 @@ class ShmSegment {
 
  private:
   static constexpr const char* kAdvice =
-      "processes of one user in one PID namespace can share memory; --transport tcp needs neither";
+      "processes of one user in one PID namespace can share memory; TCP needs neither";
 
   [[noreturn]] static void fail_system(const char* what) {
     fail(ErrorCode::Comm, "shared memory", "{}: {}", what, std::strerror(errno));

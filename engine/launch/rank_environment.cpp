@@ -288,7 +288,7 @@ Device device_of_rank(const RankEnvironment& environment, DeviceType type, int n
        environment.rank, local_rank, name, local_rank, num_devices, name,
        num_devices == 1 ? "" : "s", num_devices,
        type == DeviceType::cuda ? ", show it more (CUDA_VISIBLE_DEVICES, srun --gpu-bind=none), or "
-                                  "declare virtual ones: --virtual-devices cuda:0*N"
+                                  "declare virtual ones: LOCKSTEP_VIRTUAL_DEVICES=cuda:0*N"
                                 : "");
 }
 

@@ -236,9 +236,7 @@ PortReservation::PortReservation(int port, Scope scope)
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   if (::bind(socket, generic, length) != 0 || ::getsockname(socket, generic, &length) != 0) {
     const int number = errno;
-    require(number != EADDRINUSE, ErrorCode::Comm, "run",
-            "port {} is in use; choose another one with --master-port, or let --standalone take a "
-            "free one",
+    require(number != EADDRINUSE, ErrorCode::Comm, "run", "port {} is in use; choose another port",
             port);
     fail(ErrorCode::Comm, "run", "cannot take port {}: {}", port, std::strerror(number));
   }

@@ -43,8 +43,8 @@ std::thread start_thread(std::function<void()> main) {
     return std::thread(std::move(main));
   } catch (const std::system_error& error) {
     fail(ErrorCode::Device, "threads",
-         "the system starts no further thread ({}); use fewer devices or --threads-per-device, or "
-         "allow more processes (ulimit -u; pids.max of a container)",
+         "the system starts no further thread ({}); use fewer devices or threads per device, "
+         "or allow more processes (ulimit -u; pids.max of a container)",
          error.code().message());
   }
 }

@@ -43,7 +43,7 @@ fault_port_in_use() {
   rank 0 2 LOCKSTEP_TOKEN=ours-and-nobody-elses --
   rank 1 2 LOCKSTEP_TOKEN=ours-and-nobody-elses --
   ends rank0 1 $at_once
-  says rank0 "port $port of 127.0.0.1 is in use by another program; choose another --master-port, or --standalone"
+  says rank0 "port $port of 127.0.0.1 is in use by another program; choose another port"
   ends rank1 1 $at_once
   says rank1 "127.0.0.1 port $port closed the connection: it belongs to a job with another token"
   end_all

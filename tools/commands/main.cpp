@@ -11,6 +11,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/process.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/hints.h"
 #include "tools/flags/command_line.h"
 #include "tools/flags/help.h"
 #include "tools/flags/output_path.h"
@@ -52,7 +53,7 @@ int report(const char* message, int exit_code) {
   std::fflush(stdout);
   clear_status();
   std::string line;
-  for (const char* c = message; *c; ++c) line += *c == '\n' ? ' ' : *c;
+  for (const char c : with_flags(message)) line += c == '\n' ? ' ' : c;
   line.insert(0, "lockstep: ");
   launch::write_error_file(launch::current_environment(), line);
   std::fprintf(stderr, "%s\n", line.c_str());

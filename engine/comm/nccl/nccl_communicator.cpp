@@ -311,10 +311,10 @@ bool check_pairs(const std::vector<RankInfo>& infos, GpuSharing sharing) {
       const bool share = a.gpu == b.gpu;
       is_shared = is_shared || share;
       require(!share || (sharing == GpuSharing::allow && !are_threads), ErrorCode::Device, "nccl",
-              "ranks {} and {} are both on the GPU {} of {}, and NCCL wants one for each rank; use "
-              "--comm own, which shares GPUs{}",
+              "ranks {} and {} are both on the GPU {} of {}, and NCCL wants one for each rank; "
+              "use the engine's own communicator, which shares GPUs{}",
               a.rank, b.rank, b.gpu, b.host,
-              are_threads ? "" : ", or --nccl-share-gpu to check results (never for timing)");
+              are_threads ? "" : ", or let them share it to check results (never for timing)");
       require(!are_threads || is_eager, ErrorCode::State, "nccl",
               "ranks {} and {} are threads of one process, whose kernels could wait for each other "
               "for ever when one is loaded: set CUDA_MODULE_LOADING=EAGER before CUDA is used",
@@ -409,12 +409,13 @@ class NcclCommunicator final : public Communicator {
   void require_served(const CollectiveCall& call) const {
     const char* name = name_of(call.header.operation);
     require(!is_point_to_point(call.header.operation), ErrorCode::Usage, name,
-            "NCCL carries only collectives here; for messages use --comm own");
+            "NCCL carries only collectives here; for messages use the engine's own communicator");
     require(!call.input.defined() || call.input.device() == options_.device, ErrorCode::Device,
             name, "this rank's NCCL communicator serves {}, found {}", to_string(options_.device),
             lockstep::describe(call.input));
     require(call.header.plan == plan::AllReducePlan::automatic, ErrorCode::Usage, name,
-            "NCCL chooses its own algorithm, found the plan {}; use --plan auto, or --comm own",
+            "NCCL chooses its own algorithm, found the plan {}; leave the plan to it, or use the "
+            "engine's own communicator",
             plan::to_string(call.header.plan));
   }
 
@@ -467,7 +468,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& opt
           options.world_size);
   require(options.store != nullptr, ErrorCode::Usage, "nccl", "ranks need a store to meet");
   require(options.device.type == DeviceType::cuda, ErrorCode::Device, "nccl",
-          "NCCL serves CUDA devices, found {}; use --comm own", to_string(options.device));
+          "NCCL serves CUDA devices, found {}; use the engine's own communicator",
+          to_string(options.device));
   if (options.sharing == GpuSharing::allow) {
     // Before the first call of NCCL, which reads its environment only once.
     setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", options.rank).c_str(), 1);

@@ -27,14 +27,14 @@ Library load(const std::string& path) {
   const runtime::SharedLibrary file(path);
   require(file.is_loaded(), ErrorCode::Comm, "nccl",
           "no NCCL was found: {}; install libnccl2, or name the file of pip's nvidia-nccl package "
-          "in LOCKSTEP_NCCL_LIBRARY, or use --comm own, which needs no NCCL",
+          "in LOCKSTEP_NCCL_LIBRARY, or use the engine's own communicator, which needs no NCCL",
           file.problem());
   Library found;
   const auto find = [&]<typename Function>(const char* name, Function*& function) {
     function = file.find<Function>(name);
     require(function != nullptr, ErrorCode::Comm, "nccl",
-            "{} has no {}: it is not NCCL, or is older than {}; install a newer one, or use --comm "
-            "own",
+            "{} has no {}: it is not NCCL, or is older than {}; install a newer one, or use the "
+            "engine's own communicator",
             path, name, version_text(kOldestVersion));
   };
 #define LOCKSTEP_FIND(name) find(#name, found.name);
@@ -42,7 +42,7 @@ Library load(const std::string& path) {
 #undef LOCKSTEP_FIND
   const int version = version_code_of(found);
   require(version >= kOldestVersion, ErrorCode::Comm, "nccl",
-          "needs NCCL {} or newer, found {}; update it, or use --comm own",
+          "needs NCCL {} or newer, found {}; update it, or use the engine's own communicator",
           version_text(kOldestVersion), version_text(version));
   return found;
 }

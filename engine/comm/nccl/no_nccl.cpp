@@ -13,7 +13,7 @@ const std::string& no_nccl_reason() {
       "this program was built without NCCL: install CUDA and NCCL's header (libnccl-dev of "
       "NVIDIA's "
       "repository, or pip's nvidia-nccl-cu12 or -cu13 with -DNCCL_ROOT=<its folder>) and build "
-      "again, or use --comm own, which needs no NCCL";
+      "again, or use the engine's own communicator, which needs no NCCL";
   return reason;
 }
 

@@ -94,9 +94,7 @@ int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline de
 // Throws Error{Comm} that says why this host cannot listen there.
 [[noreturn]] void fail_to_listen(const std::string& name, std::uint16_t port, int error) {
   require(error != EADDRINUSE, ErrorCode::Comm, "listen",
-          "port {} of {} is in use by another program; choose another --master-port, or "
-          "--standalone, which takes a free one",
-          port, name);
+          "port {} of {} is in use by another program; choose another port", port, name);
   require(error != EADDRNOTAVAIL, ErrorCode::Comm, "listen",
           "cannot listen on port {} of {}: it is not an address of this host, where rank 0 "
           "runs; name one that is (0.0.0.0 for all of them)",

@@ -171,7 +171,7 @@ bool TcpStoreClient::try_to_join(const TcpStoreClientOptions& options, runtime::
   const bool is_late = runtime::has_passed(deadline);
   require(result != IoResult::closed, ErrorCode::Comm, "store",
           "{} closed the connection: it belongs to a job with another token, or is not a Lockstep "
-          "store; give this job another --master-port, or both the same LOCKSTEP_TOKEN",
+          "store; give this job another port, or both the same LOCKSTEP_TOKEN",
           server_);
   require(result != IoResult::timeout, ErrorCode::Timeout, "store",
           "{} took the connection but does not answer: another program listens there, or the "
@@ -187,8 +187,8 @@ bool TcpStoreClient::try_to_join(const TcpStoreClientOptions& options, runtime::
   require(answer.size() == 2, ErrorCode::Comm, "store", "{} is not a Lockstep store", server_);
   if (status == "failed") throw decode_error(answer[1]);
   fail(ErrorCode::Comm, "join",
-       "{}, so {} cannot join; is another job using port {}? give each job its own MASTER_PORT "
-       "(lockstep run --standalone takes a free one), and each process of a job its own RANK",
+       "{}, so {} cannot join; is another job using port {}? give each job its own MASTER_PORT, "
+       "and each process of a job its own RANK",
        answer[1], name_of_this_process(), options.port);
 }
 

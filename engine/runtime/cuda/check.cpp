@@ -16,8 +16,8 @@ void fail_call(const char* call, cudaError_t error) {
   fail(ErrorCode::Cuda, name, "failed: {} ({}){}", cudaGetErrorString(error),
        cudaGetErrorName(error),
        breaks_capture ? "; a step that is captured as a graph may not wait for the device or copy "
-                        "to or from plain host memory: do that outside of it, or train without "
-                        "--graph"
+                        "to or from plain host memory: do that outside of it, or run the step "
+                        "without a graph"
                       : "");
 }
 

@@ -158,7 +158,7 @@ bool CudaEvent::has_passed() const {
 bool CudaEvent::wait(Deadline deadline) const {
   require(!is_captured_ && !is_capturing_step(), ErrorCode::State, "event",
           "a step that is captured as a graph may not wait for the device: read losses and copy to "
-          "the CPU outside of it, or train without --graph");
+          "the CPU outside of it, or run the step without a graph");
   const CurrentGpu current(gpu_);
   if (!deadline) {
     check(cudaEventSynchronize(event_), "cudaEventSynchronize");

@@ -195,7 +195,7 @@ StepGraph::StepGraph(std::vector<Device> devices) : parts_(std::make_unique<Part
   require(!devices.empty(), ErrorCode::Usage, "graph", "needs at least one device");
   for (const Device device : devices) {
     require(device.type == DeviceType::cuda, ErrorCode::Usage, "graph",
-            "a step is captured on CUDA devices, found {}; train without --graph there",
+            "a step is captured on CUDA devices, found {}; run the step without a graph there",
             to_string(device));
     require(std::count(devices.begin(), devices.end(), device) == 1, ErrorCode::Usage, "graph",
             "{} appears twice among the devices", to_string(device));

@@ -180,7 +180,7 @@ TEST(LinkSpec, AnythingElseIsAnErrorThatSaysWhatWasExpected) {
   const auto refuses = [](const std::string& text, const std::string& why) {
     expect_error(
         ErrorCode::Usage,
-        "[--link] expected LATENCY,BANDWIDTH such as 50us,1GB/s, found '" + text + "': " + why,
+        "[link] expected LATENCY,BANDWIDTH such as 50us,1GB/s, found '" + text + "': " + why,
         [&] { parse_link(text); });
   };
   refuses("50us", "there is no comma");

@@ -194,9 +194,10 @@ TEST(ProcessGroupMeeting, SharedMemoryBetweenHostsIsRefusedWithTheHosts) {
         options.transport = TransportChoice::shm;
         options.host = options.rank == 0 ? "anna x" : "bert x";
       });
-  expect_errors(errors, ErrorCode::Comm,
-                "--transport shm needs all ranks on one host, found rank 0 on anna and rank 1 on "
-                "bert; use --transport auto or tcp");
+  expect_errors(
+      errors, ErrorCode::Comm,
+      "shared memory needs all ranks on one host, found rank 0 on anna and rank 1 on bert; use "
+      "the automatic transport or TCP");
 }
 
 TEST(ShmSegment, AnAddressThatIsNoLongerTheSegmentIsRefused) {

@@ -179,7 +179,7 @@ TEST(RankDevice, IsTheOneOfTheLocalRank) {
 TEST(RankDevice, NeverWrapsAround) {
   testing::expect_error(ErrorCode::Device, "rank 14 has local rank 4",
                         [] { device_of_rank(rank_with_local_rank(4), DeviceType::cuda, 4); });
-  testing::expect_error(ErrorCode::Device, "--virtual-devices",
+  testing::expect_error(ErrorCode::Device, "LOCKSTEP_VIRTUAL_DEVICES",
                         [] { device_of_rank(rank_with_local_rank(1), DeviceType::cuda, 1); });
   testing::expect_error(ErrorCode::Device, "sees no cuda device",
                         [] { device_of_rank(rank_with_local_rank(0), DeviceType::cuda, 0); });

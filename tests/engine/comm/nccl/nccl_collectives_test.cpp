@@ -45,10 +45,12 @@ TEST(NcclGroup, RefusesTensorsOfOtherDevicesNamedPlansAndMessages) {
                 group.all_reduce(Tensor::zeros({2}, DType::float32, gpu_of(group)), options);
               }),
               HasSubstr("NCCL chooses its own algorithm, found the plan ring"));
-  EXPECT_THAT(refuse([](Communicator& group) {
-                group.send(Tensor::zeros({2}, DType::float32, gpu_of(group)), 0);
-              }),
-              HasSubstr("NCCL carries only collectives here; for messages use --comm own"));
+  EXPECT_THAT(
+      refuse([](Communicator& group) {
+        group.send(Tensor::zeros({2}, DType::float32, gpu_of(group)), 0);
+      }),
+      HasSubstr(
+          "NCCL carries only collectives here; for messages use the engine's own communicator"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ using ::lockstep::testing::expect_error;
 
 TEST(NcclLibrary, WhatIsMissingIsAnErrorThatSaysWhatToDo) {
   expect_error(ErrorCode::Comm, "no NCCL was found", [] { load("/nowhere/libnccl.so.2"); });
-  expect_error(ErrorCode::Comm, "--comm own, which needs no NCCL",
+  expect_error(ErrorCode::Comm, "use the engine's own communicator, which needs no NCCL",
                [] { load("/nowhere/libnccl.so.2"); });
 }
 

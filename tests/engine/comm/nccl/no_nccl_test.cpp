@@ -10,7 +10,7 @@ TEST(NoNccl, SaysHowToGetItAndWhatWorksWithoutIt) {
   lockstep::testing::expect_error(ErrorCode::Comm, "built without NCCL",
                                   [] { make_nccl_communicator({}); });
   EXPECT_THAT(no_nccl_reason(), ::testing::HasSubstr("-DNCCL_ROOT="));
-  EXPECT_THAT(no_nccl_reason(), ::testing::HasSubstr("--comm own"));
+  EXPECT_THAT(no_nccl_reason(), ::testing::HasSubstr("use the engine's own communicator"));
 }
 
 }  // namespace

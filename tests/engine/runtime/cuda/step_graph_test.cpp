@@ -189,7 +189,7 @@ TEST_F(StepGraphs, AStepThatWaitsIsRefused) {
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("a step that is captured as a graph may not "
                                                      "wait for the device"));
-      EXPECT_THAT(error.what(), ::testing::HasSubstr("without --graph"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("without a graph"));
     }
     EXPECT_FALSE(is_capturing_step());
     x.fill(1);
