@@ -160,7 +160,7 @@ double measure(int num_ranks, const AllReduce& all_reduce) {
       of_ranks[ranks.rank()] = tutorial::fastest_seconds(1, [&] { all_reduce(ranks, buffer); });
     }
   };
-  comm::run_ranks(num_ranks, work, {.link = comm::parse_link(link_spec)});
+  comm::run_ranks(num_ranks, work, {.links = comm::fixed_links(comm::parse_link(link_spec))});
   double fastest = 1e9;
   for (const std::vector<double>& of_ranks : seconds) {
     fastest = std::min(fastest, std::ranges::max(of_ranks));

@@ -155,7 +155,7 @@ Measured measure(int n, std::size_t num_elements, const AllReduce& all_reduce) {
     require(std::ranges::all_of(buffer.to_vector<float>(), [&](float x) { return x == sum; }),
             ErrorCode::Numeric, "all-reduce", "rank {} holds a wrong sum", ranks.rank());
   };
-  comm::run_ranks(n, work, {.link = comm::parse_link(link_spec)});
+  comm::run_ranks(n, work, {.links = comm::fixed_links(comm::parse_link(link_spec))});
   Measured result{0, 1e9};
   for (const auto& of_ranks : seconds) {
     result.seconds = std::min(result.seconds, std::ranges::max(of_ranks));

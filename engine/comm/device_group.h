@@ -1,5 +1,5 @@
 // Collectives among devices, enqueued by one thread. If ranks are threads, rank 0's thread does it
-// for all once they have met (thread_group.cpp); a SingleThreadGroup does it for devices that one
+// for all once they have met (device_rank.cpp); a SingleThreadGroup does it for devices that one
 // thread drives. The thread waits for nothing, so a whole training step of all devices can be
 // captured into one CUDA graph.
 //

@@ -1,12 +1,12 @@
 // Group: one rank's side of a group. It is the interface between the communicator
 // (plan_communicator.cpp) and the way in which the ranks reach each other. Ranks that are threads
-// read each other's memory (thread_group.cpp); ranks that are processes exchange messages
-// (transport.h).
+// read each other's memory (thread_rank.h); ranks that are processes exchange messages
+// (transport.h). Either may stand behind modelled links (link.h).
 //
 // A collective uses it in this order:
 //   announce(call)                  tell all ranks this rank's call
 //   announced_by(peer) for all      compare; on a difference, fail_and_throw()
-//   run_schedule(...)               move the data; or run_directly(...)
+//   begin_data(); run_schedule(...) or run_directly(...); end_data()    move the data
 // If an error ends this sequence, or a message, anywhere, abandon() takes the place of the rest.
 //
 // All waits end with Error{Timeout} after the time limit of the last announce() or
@@ -14,7 +14,9 @@
 // Threads: one thread at a time, except for fail() and throw_if_failed().
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -26,13 +28,9 @@
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/reduce.h"
 #include "engine/core/error.h"
-#include "engine/runtime/steady_time.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::comm {
-
-class LinkClock;
-class LinkModel;
-using runtime::Time;
 
 // Properties of a rank's group that never change.
 struct GroupShape {
@@ -48,6 +46,8 @@ struct GroupShape {
   std::vector<int> names;  // the ranks' names in messages; empty: 0, 1, ...
   // Ranks read and write each other's tensors, on the CPU and on CUDA devices.
   bool shares_memory = false;
+  // How the thread of asynchronous calls shares the cores.
+  runtime::Worker::Slices slices = runtime::Worker::Slices::ordinary;
 };
 
 class Group {
@@ -61,13 +61,18 @@ class Group {
   int rank() const { return shape_.rank; }
   int world_size() const { return shape_.world_size; }
 
+  // A call was made; runs in the thread that made it, before anything else of the call.
+  virtual void note_call(const CallHeader&) {}
   // Tells all ranks, without waiting for them. Throws the group's failure if there is one.
   virtual void announce(const CallHeader& call, double timeout_seconds) = 0;
   // Waits for the peer's call with the sequence number of the last announce(), and returns it.
   virtual CallHeader announced_by(int peer) = 0;
-  // Carries out all steps of a plan. clock: hears of each step before it begins; may be nullptr.
+  // The data of a call, which all ranks have called alike, moves between these two.
+  virtual void begin_data() {}
+  virtual void end_data() {}
+  // Carries out all steps of a plan.
   virtual void run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
-                            const Reduction& reduction, LinkClock* clock) = 0;
+                            const Reduction& reduction) = 0;
   // If shape().shares_memory: a two-shot all-reduce in one pass, or any call on CUDA tensors.
   // memory[r]: CallHeader::memory of rank r.
   virtual void run_directly(const CollectiveCall& call, std::span<void* const> memory);
@@ -75,9 +80,12 @@ class Group {
   // this rank's memory any more.
   virtual void abandon(const Error& error) noexcept { fail(error); }
 
-  // Sends a time to a peer along with the data of a collective (link.h).
-  virtual void post_time(int to, Time time) = 0;
-  virtual Time take_time(int from) = 0;
+  // A number for a peer, which travels beside the data of a collective and in its order.
+  virtual void post_note(int to, std::int64_t note) = 0;
+  virtual std::int64_t take_note(int from) = 0;
+  // Has run_schedule() call this before each step in which the rank sends or receives.
+  using BeforeStep = std::function<void(const plan::RankSchedule::Step&)>;
+  void set_before_step(BeforeStep before_step) { before_step_ = std::move(before_step); }
 
   // A message outside the collectives. Copies the data; does not wait for the receiver.
   virtual void send_message(int to, const CallHeader& call, Bytes data) = 0;
@@ -119,6 +127,10 @@ class Group {
     timeout_seconds_ = timeout_seconds;
   }
 
+  void begin_step(const plan::RankSchedule::Step& step) const {
+    if (before_step_ && !(step.sends.empty() && step.receives.empty())) before_step_(step);
+  }
+
   int name_of_rank(int rank) const {
     return shape_.names.empty() ? rank : shape_.names[static_cast<std::size_t>(rank)];
   }
@@ -139,6 +151,7 @@ class Group {
 
  private:
   GroupShape shape_;
+  BeforeStep before_step_;
 };
 
 inline void Group::run_directly(const CollectiveCall& call, std::span<void* const>) {
@@ -148,8 +161,6 @@ inline void Group::run_directly(const CollectiveCall& call, std::span<void* cons
 
 // The project's own communicator: runs collectives by their plans, among the ranks of a group.
 // Destroying it finishes asynchronous calls, then leaves the group.
-// links: modelled links, or nullptr. All ranks of the group must give the same.
-std::unique_ptr<Communicator> make_plan_communicator(std::unique_ptr<Group> group,
-                                                     std::unique_ptr<LinkModel> links);
+std::unique_ptr<Communicator> make_plan_communicator(std::unique_ptr<Group> group);
 
 }  // namespace lockstep::comm

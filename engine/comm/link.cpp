@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "engine/comm/comm_errors.h"
 #include "engine/comm/group.h"
 
 namespace lockstep::comm {
@@ -133,91 +132,11 @@ std::unique_ptr<LinkModel> fixed_link(const LinkSpec& link) {
   return std::make_unique<FixedLink>(link);
 }
 
-bool LinkClock::is_far(int peer) const {
-  if (peer == group_.rank()) return false;
-  const std::vector<int>& hosts = group_.shape().hosts;
-  return model_->between() == LinkModel::Between::all_ranks || hosts.empty() ||
-         hosts[static_cast<std::size_t>(peer)] != hosts[static_cast<std::size_t>(group_.rank())];
-}
-
-void LinkClock::expect(Time arrival, int from) {
-  if (arrival <= arrived_) return;
-  arrived_ = arrival;
-  arrived_from_ = from;
-}
-
-void LinkClock::catch_up() {
-  // How often a sleeping rank checks if the group has failed.
-  constexpr Time kLongestSleep = std::chrono::milliseconds(10);
-  const Time moment = arrived_;
-  if (now() >= moment) return;
-  const Time limit = now() + from_seconds(timeout_seconds_);
-  const runtime::ExactSleep sleep;
-  while (true) {
-    group_.throw_if_failed();
-    const Time time = now();
-    if (time >= moment) return;
-    if (time >= limit) break;
-    sleep.until(std::min({moment, limit, time + kLongestSleep}));
-  }
-  const RankWait wait{group_.rank(), arrived_from_, call_, timeout_seconds_};
-  group_.fail_and_throw(wait.late_over(model_->description()));
-}
-
-void LinkClock::begin_call(const CallHeader& call, double timeout_seconds) {
-  call_ = call;
-  timeout_seconds_ = timeout_seconds;
-  arrived_ = announced_at_ = model_->begin_call(call);
-}
-
-void LinkClock::begin_data() {
-  for (int peer = 0; peer < group_.world_size(); ++peer) {
-    if (is_far(peer)) group_.post_time(peer, announced_at_ + model_->latency());
-  }
-  for (int peer = 0; peer < group_.world_size(); ++peer) {
-    if (is_far(peer)) expect(group_.take_time(peer), peer);
-  }
-  arrived_ = std::max(arrived_, model_->begin_step(arrived_));
-}
-
-void LinkClock::begin_step(const plan::RankSchedule::Step& step, std::size_t element_size) {
-  const Time begin = model_->begin_step(arrived_);
-  arrived_ = std::max(arrived_, begin);
-  for (const plan::RankSchedule::Send& send : step.sends) {
-    if (!is_far(send.to_rank)) {
-      catch_up();  // this message carries no time
-      continue;
-    }
-    group_.post_time(send.to_rank,
-                     model_->leave(send.to_rank, begin, send.chunk.count * element_size));
-  }
-  for (const plan::Write& write : step.receives) {
-    for (const int from : write.from_ranks) {
-      if (!is_far(from)) continue;
-      expect(model_->arrive(from, group_.take_time(from), write.chunk.count * element_size), from);
-    }
-  }
-}
-
-void LinkClock::end_data() {
-  arrived_ = model_->end_call(arrived_);
-  catch_up();
-}
-
-Time LinkClock::leave(int to, Bytes data) {
-  if (!is_far(to)) return {};
-  return model_->leave(to, model_->begin_message(data), data.size());
-}
-
-void LinkClock::arrive(int from, Time arrival, std::size_t num_bytes, const CallHeader& call,
-                       double timeout_seconds) {
-  if (!is_far(from)) return;
-  call_ = call;
-  timeout_seconds_ = timeout_seconds;
-  arrived_ = {};
-  expect(model_->arrive(from, arrival, num_bytes), from);
-  model_->end_message(arrived_);
-  catch_up();
+Links fixed_links(const std::optional<LinkSpec>& link) {
+  if (!link) return {};
+  return [link = *link](std::unique_ptr<Group> group) {
+    return behind_links(std::move(group), fixed_link(link));
+  };
 }
 
 }  // namespace lockstep::comm

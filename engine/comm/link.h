@@ -14,12 +14,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/comm/collective_call.h"
+#include "engine/comm/thread_group.h"
 #include "engine/runtime/steady_time.h"
 
 namespace lockstep::comm {
@@ -108,42 +110,10 @@ class LinkModel {
 // in MPICH, 2005, section 3: time alpha + n beta, one message per port and direction.
 std::unique_ptr<LinkModel> fixed_link(const LinkSpec& link);
 
-class Group;
+// The same rank's side of a group, behind modelled links. All ranks of the group must have them.
+std::unique_ptr<Group> behind_links(std::unique_ptr<Group> group, std::unique_ptr<LinkModel> model);
 
-// One rank's modelled time while it takes part in a call.
-class LinkClock {
- public:
-  LinkClock(std::unique_ptr<LinkModel> model, Group& group)
-      : model_(std::move(model)), group_(group) {}
-
-  void note_call(const CallHeader& call) { model_->note_call(call); }
-
-  void begin_call(const CallHeader& call, double timeout_seconds);
-  // Call it when all announcements have been read: they arrive a latency later.
-  void begin_data();
-  // Works out when the messages of a step arrive.
-  void begin_step(const plan::RankSchedule::Step& step, std::size_t element_size);
-  // Sleeps until everything received has arrived.
-  void end_data();
-  void abandon_call() noexcept { model_->abandon_call(); }
-
-  // send and recv: the time travels with the message.
-  Time leave(int to, Bytes data);
-  void arrive(int from, Time arrival, std::size_t num_bytes, const CallHeader& call,
-              double timeout_seconds);
-
- private:
-  bool is_far(int peer) const;
-  void expect(Time arrival, int from);
-  void catch_up();
-
-  std::unique_ptr<LinkModel> model_;
-  Group& group_;
-  Time arrived_{};  // when the last message that the call has received arrives
-  int arrived_from_ = 0;
-  Time announced_at_{};
-  CallHeader call_;  // the current one
-  double timeout_seconds_ = 0;
-};
+// Puts every rank behind a fixed link; empty without one.
+Links fixed_links(const std::optional<LinkSpec>& link);
 
 }  // namespace lockstep::comm

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <vector>
 
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
 #include "engine/comm/group.h"
-#include "engine/comm/link.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
@@ -22,35 +20,18 @@ namespace {
 // At most so many kinds of calls keep their schedules; others' are computed again each time.
 constexpr std::size_t kMaxSchedules = 1024;
 
-// The same group behind modelled links, if there are any.
-GroupShape behind(const LinkModel* links, GroupShape shape) {
-  if (links == nullptr) return shape;
-  shape.name += " behind a simulated link (" + links->description() + ")";
-  if (!links->hosts().empty()) shape.hosts.assign(links->hosts().begin(), links->hosts().end());
-  shape.shares_memory = false;
-  shape.pass_bytes = std::numeric_limits<std::size_t>::max();
-  return shape;
-}
-
-// A spinning thread would take the cores from computation while modelled messages are under way.
-runtime::Worker::Slices slices_for(const LinkModel* links) {
-  return links != nullptr ? runtime::Worker::Slices::prompt : runtime::Worker::Slices::ordinary;
-}
-
 std::size_t index_of(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
 class PlanCommunicator final : public Communicator {
  public:
-  PlanCommunicator(std::unique_ptr<Group> group, std::unique_ptr<LinkModel> links)
+  explicit PlanCommunicator(std::unique_ptr<Group> group)
       : group_(std::move(group)),
-        shape_(behind(links.get(), group_->shape())),
+        shape_(group_->shape()),
         numbers_(group_->world_size()),
         memory_(index_of(group_->world_size())),
-        async_(fmt::format("comm {}", group_->rank()), slices_for(links.get())) {
-    if (links != nullptr) clock_.emplace(std::move(links), *group_);
-  }
+        async_(fmt::format("comm {}", group_->rank()), shape_.slices) {}
 
   // Finishes asynchronous calls, then leaves the group.
   ~PlanCommunicator() override {
@@ -75,7 +56,7 @@ class PlanCommunicator final : public Communicator {
   }
 
  private:
-  // For ranks that share memory, two-shot is one pass over it at every size (thread_group.cpp).
+  // For ranks that share memory, two-shot is one pass over it at every size (thread_rank.cpp).
   plan::AllReducePlan automatic_plan(std::size_t num_elements) const {
     if (shape_.shares_memory) return plan::AllReducePlan::two_shot;
     if (!shape_.hosts.empty()) return plan::AllReducePlan::hierarchical;
@@ -97,7 +78,7 @@ class PlanCommunicator final : public Communicator {
         header.plan == plan::AllReducePlan::automatic) {
       header.plan = automatic_plan(header.num_elements);
     }
-    if (clock_) clock_->note_call(header);
+    group_->note_call(header);
     tell(call, launch, trace::Moment::begins);
     if (launch == Launch::blocking) {
       put_on_stream(call, launch, async_.finish() ? FollowsAsync::yes : FollowsAsync::no);
@@ -136,7 +117,6 @@ class PlanCommunicator final : public Communicator {
                            header.num_elements * size_of(header.dtype));
     span.set_sequence(static_cast<std::int64_t>(header.sequence));
     const auto abandon = [&](const Error& error) {
-      if (clock_) clock_->abandon_call();
       group_->abandon(error);
       drain(call);
     };
@@ -156,7 +136,6 @@ class PlanCommunicator final : public Communicator {
   void run_collective(const CollectiveCall& call) {
     const CallHeader& header = call.header;
     const DeviceSpans on_device(call);
-    if (clock_) clock_->begin_call(header, call.timeout_seconds);
     group_->announce(header, call.timeout_seconds);
     compare_calls(header);
     trace::count_collective(rank(), name_of(header.operation), move_data(call));
@@ -175,15 +154,10 @@ class PlanCommunicator final : public Communicator {
     }
   }
 
-  // With modelled links, the time of its arrival goes ahead of a message.
   void send(const CollectiveCall& call) {
     if (is_on_cuda(call)) {
       group_->run_directly(call, {});
     } else {
-      if (clock_) {
-        const Time arrival = clock_->leave(call.peer, bytes_of(call.input));
-        group_->send_message(call.peer, call.header, std::as_bytes(std::span(&arrival, 1)));
-      }
       group_->send_message(call.peer, call.header, bytes_of(call.input));
     }
     trace::count_collective(rank(), name_of(Operation::send), call.input.num_bytes());
@@ -193,16 +167,9 @@ class PlanCommunicator final : public Communicator {
     if (is_on_cuda(call)) {
       group_->run_directly(call, {});
     } else {
-      const auto receive_into = [&](std::span<std::byte> data) {
-        group_->receive_message(call.peer, call.header, data, call.timeout_seconds);
-      };
-      Time arrival;
-      if (clock_) receive_into(std::as_writable_bytes(std::span(&arrival, 1)));
-      receive_into({static_cast<std::byte*>(call.input.raw()), call.input.num_bytes()});
-      if (clock_) {
-        clock_->arrive(call.peer, arrival, call.input.num_bytes(), call.header,
-                       call.timeout_seconds);
-      }
+      group_->receive_message(call.peer, call.header,
+                              {static_cast<std::byte*>(call.input.raw()), call.input.num_bytes()},
+                              call.timeout_seconds);
     }
     trace::count_collective(rank(), name_of(Operation::recv), 0);
   }
@@ -211,19 +178,22 @@ class PlanCommunicator final : public Communicator {
   // ---
 
   std::size_t move_data(const CollectiveCall& call) {
-    const CallHeader& header = call.header;
-    const bool is_two_shot = header.operation == Operation::all_reduce &&
-                             header.plan == plan::AllReducePlan::two_shot && world_size() > 1;
-    if (is_on_cuda(call) || (shape_.shares_memory && is_two_shot)) {
-      group_->run_directly(call, memory_);
-      const bool is_gather = header.operation == Operation::all_gather;
-      const std::size_t num_elements = is_gather ? call.output.num_elements() : header.num_elements;
-      return schedule_of(header, num_elements).num_elements_sent * size_of(header.dtype);
-    }
-    if (clock_) clock_->begin_data();
-    const std::size_t num_bytes_sent = move_by_plan(call);
-    if (clock_) clock_->end_data();
+    const bool is_two_shot = call.header.operation == Operation::all_reduce &&
+                             call.header.plan == plan::AllReducePlan::two_shot && world_size() > 1;
+    const bool takes_short_cut = is_on_cuda(call) || (shape_.shares_memory && is_two_shot);
+    group_->begin_data();
+    const std::size_t num_bytes_sent = takes_short_cut ? move_directly(call) : move_by_plan(call);
+    group_->end_data();
     return num_bytes_sent;
+  }
+
+  // Returns what the plan would send.
+  std::size_t move_directly(const CollectiveCall& call) {
+    const CallHeader& header = call.header;
+    group_->run_directly(call, memory_);
+    const bool is_gather = header.operation == Operation::all_gather;
+    const std::size_t num_elements = is_gather ? call.output.num_elements() : header.num_elements;
+    return schedule_of(header, num_elements).num_elements_sent * size_of(header.dtype);
   }
 
   std::size_t move_by_plan(const CollectiveCall& call) {
@@ -263,8 +233,7 @@ class PlanCommunicator final : public Communicator {
 
   std::size_t run_plan(const CollectiveCall& call, TensorView buffer) {
     const plan::RankSchedule& schedule = schedule_of(call.header, buffer.num_elements);
-    group_->run_schedule(schedule, buffer, {call.input.stream(), call.header.op},
-                         clock_ ? &*clock_ : nullptr);
+    group_->run_schedule(schedule, buffer, {call.input.stream(), call.header.op});
     return schedule.num_elements_sent * size_of(buffer.dtype);
   }
 
@@ -281,8 +250,7 @@ class PlanCommunicator final : public Communicator {
   using ScheduleKey = std::tuple<Operation, plan::AllReducePlan, int, std::size_t>;
 
   std::unique_ptr<Group> group_;
-  GroupShape shape_;  // with modelled links
-  std::optional<LinkClock> clock_;
+  GroupShape shape_;
   CallNumbers numbers_;
   std::vector<void*> memory_;  // of each rank, in the current collective
   Tensor whole_;               // of a reduce_scatter: a copy, which outlives an error
@@ -292,9 +260,8 @@ class PlanCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_plan_communicator(std::unique_ptr<Group> group,
-                                                     std::unique_ptr<LinkModel> links) {
-  return std::make_unique<PlanCommunicator>(std::move(group), std::move(links));
+std::unique_ptr<Communicator> make_plan_communicator(std::unique_ptr<Group> group) {
+  return std::make_unique<PlanCommunicator>(std::move(group));
 }
 
 }  // namespace lockstep::comm

@@ -122,13 +122,14 @@ std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& opti
     ThreadGroupOptions alone;
     alone.timeout_seconds = options.timeout_seconds;
     alone.default_plan = options.default_plan;
-    alone.link = options.link;
+    alone.links = fixed_links(options.link);
     return std::move(make_thread_group(1, alone).front());
   }
   require(options.store != nullptr, ErrorCode::Usage, "process group",
           "{} ranks need a store to meet", options.world_size);
-  auto group = make_plan_communicator(connect_or_abort(options),
-                                      options.link ? fixed_link(*options.link) : nullptr);
+  const Links links = fixed_links(options.link);
+  std::unique_ptr<Group> rank = connect_or_abort(options);
+  auto group = make_plan_communicator(links ? links(std::move(rank)) : std::move(rank));
   group->set_timeout_seconds(options.timeout_seconds);
   group->set_default_plan(options.default_plan);
   if (trace::Observer* observer = trace::observer()) {

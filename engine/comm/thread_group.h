@@ -4,21 +4,22 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "engine/comm/communicator.h"
-#include "engine/comm/link.h"
 
 namespace lockstep::comm {
+
+class Group;
+
+// Puts a rank's side of a group behind modelled links (fixed_links in link.h, or those of a machine
+// in slow motion). Its tensors are on the CPU then.
+using Links = std::function<std::unique_ptr<Group>(std::unique_ptr<Group>)>;
 
 struct ThreadGroupOptions {
   double timeout_seconds = 30;
   plan::AllReducePlan default_plan = plan::AllReducePlan::automatic;
-  // A modelled link between every two ranks (link.h); tensors are on the CPU then.
-  std::optional<LinkSpec> link;
-  // Makes the links of a rank, instead of `link`; then tensors are on the CPU, too.
-  std::function<std::unique_ptr<LinkModel>(int rank)> make_links = {};
+  Links links = {};  // between every two ranks; empty: none are modelled
 };
 
 // Communicator r of the result belongs to rank r; give each to a thread of its own. They share the

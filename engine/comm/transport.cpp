@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/comm/link.h"
-
 namespace lockstep::comm {
 namespace {
 
@@ -25,10 +23,9 @@ std::size_t longest_chunk(const plan::RankSchedule::Step& step) {
 }  // namespace
 
 void Transport::run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
-                             const Reduction& reduction, LinkClock* clock) {
+                             const Reduction& reduction) {
   for (const plan::RankSchedule::Step& step : schedule.steps) {
-    if (step.sends.empty() && step.receives.empty()) continue;
-    if (clock != nullptr) clock->begin_step(step, size_of(buffer.dtype));
+    begin_step(step);
     run_step(step, buffer, reduction);
   }
 }
@@ -58,15 +55,15 @@ void Transport::run_step(const plan::RankSchedule::Step& step, TensorView buffer
   }
 }
 
-void Transport::post_time(int to, Time time) {
-  post(to, std::as_bytes(std::span(&time, 1)));
+void Transport::post_note(int to, std::int64_t note) {
+  post(to, std::as_bytes(std::span(&note, 1)));
 }
 
-Time Transport::take_time(int from) {
-  Time time;
-  std::memcpy(&time, take(from), sizeof(time));
+std::int64_t Transport::take_note(int from) {
+  std::int64_t note;
+  std::memcpy(&note, take(from), sizeof(note));
   release(from);
-  return time;
+  return note;
 }
 
 }  // namespace lockstep::comm

@@ -31,9 +31,9 @@ class Transport : public Group {
   virtual void release(int from) = 0;
 
   void run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
-                    const Reduction& reduction, LinkClock* clock) override;
-  void post_time(int to, Time time) override;
-  Time take_time(int from) override;
+                    const Reduction& reduction) override;
+  void post_note(int to, std::int64_t note) override;
+  std::int64_t take_note(int from) override;
 
  private:
   void run_step(const plan::RankSchedule::Step& step, TensorView buffer,

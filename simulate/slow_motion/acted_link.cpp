@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/comm/group.h"
 #include "engine/core/error.h"
 #include "engine/trace/recorder.h"
 
@@ -114,8 +115,9 @@ comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptio
   require(static_cast<std::size_t>(world_size) == acted->devices().size(), ErrorCode::Usage,
           "--act-as", "the simulated machine has devices for {} ranks, found {} ranks",
           acted->devices().size(), world_size);
-  options.make_links = [acted](int rank) {
-    return std::make_unique<ActedLink>(*acted, rank, acted->devices());
+  options.links = [acted](std::unique_ptr<comm::Group> group) {
+    auto link = std::make_unique<ActedLink>(*acted, group->rank(), acted->devices());
+    return comm::behind_links(std::move(group), std::move(link));
   };
   return options;
 }

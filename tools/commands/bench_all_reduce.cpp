@@ -409,10 +409,10 @@ int bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   comm::ThreadGroupOptions options;
   options.timeout_seconds = flags.comm_timeout;
   options.default_plan = plan::parse_all_reduce_plan(flags.plan);
-  options.link = modelled_link(flags);
+  options.links = comm::fixed_links(modelled_link(flags));
   std::string who = fmt::format("ranks are threads on {} devices, comm own, {} cores",
                                 lockstep::to_string(type), runtime::num_cores());
-  if (options.link) who += "; " + link_note(flags);
+  if (options.links) who += "; " + link_note(flags);
   Report report(flags, command, who);
   const Interruption interruption(kEndingRow);
   int exit_code = 0;

@@ -70,7 +70,7 @@ TrainingResult train_threads(const TrainingTask& task, const DevicePlacement& pl
   comm::ThreadGroupOptions group;
   group.timeout_seconds = task.comm_timeout_seconds;
   group.default_plan = task.all_reduce_plan;
-  group.link = task.link;
+  group.links = comm::fixed_links(task.link);
   TrainingResult of_rank_0;
   const int num_ranks = static_cast<int>(placement.devices.size());
   comm::run_ranks(

@@ -25,7 +25,7 @@ class Link : public ::testing::TestWithParam<const char*> {
   static void run(int world_size, const RankFunction& fn, const char* link) {
     if (std::string_view(GetParam()) == "thread") {
       ThreadGroupOptions options;
-      options.link = parse_link(link);
+      options.links = fixed_links(parse_link(link));
       return run_ranks(world_size, fn, options);
     }
     run_group_threads(world_size, fn, [&](ProcessGroupOptions& options) {

@@ -29,7 +29,7 @@ std::unique_ptr<Transport> tcp_rank(int rank, const std::shared_ptr<Store>& stor
 TEST(TcpStrangers, AreTurnedAwayWhileRanksMeetAndAfterwards) {
   const auto store = std::make_shared<MemoryStore>();
   std::thread lower([&] {
-    const auto communicator = make_plan_communicator(tcp_rank(0, store), nullptr);
+    const auto communicator = make_plan_communicator(tcp_rank(0, store));
     communicator->barrier();
     communicator->barrier();
   });
@@ -45,7 +45,7 @@ TEST(TcpStrangers, AreTurnedAwayWhileRanksMeetAndAfterwards) {
     send_all(strangers.back(), bytes, runtime::deadline_after(30));
   }
   {
-    const auto communicator = make_plan_communicator(tcp_rank(1, store), nullptr);
+    const auto communicator = make_plan_communicator(tcp_rank(1, store));
     communicator->barrier();
     for (const Socket& stranger : strangers) {
       std::array<std::byte, 1> answer;

@@ -60,7 +60,8 @@ std::string judge_model(const json& inputs, const json& answer) {
 double acted_out_seconds(const json& inputs) {
   using Clock = std::chrono::steady_clock;
   lockstep::comm::ThreadGroupOptions options;
-  options.link = lockstep::comm::LinkSpec{inputs.at("latency"), inputs.at("bandwidth")};
+  options.links = lockstep::comm::fixed_links(
+      lockstep::comm::LinkSpec{inputs.at("latency"), inputs.at("bandwidth")});
   options.default_plan = lockstep::plan::AllReducePlan::ring;
   const auto num_elements = static_cast<std::size_t>(inputs.at("bytes").get<double>()) / 4;
   std::vector<double> seconds(inputs.at("ranks").get<std::size_t>());
