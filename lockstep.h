@@ -57,9 +57,10 @@
 // Several devices.
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/data_parallel/steps.h"
-#include "engine/parallel/ddp/comm_hook.h"
+#include "engine/parallel/ddp/compression.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/parallel/ddp/join.h"
+#include "engine/parallel/ddp/logging_data.h"
 #include "engine/parallel/pipeline/pipeline_stage.h"
 #include "engine/parallel/sharded/sharded.h"
 #include "engine/parallel/strategies.h"

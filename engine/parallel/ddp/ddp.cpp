@@ -10,7 +10,6 @@
 #include "engine/comm/communicator.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
-#include "engine/parallel/ddp/join.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::parallel {
@@ -186,7 +185,7 @@ Variable Ddp::forward(const Variable& input) {
   if (grad_enabled()) {
     require_same_parameters();
     reducer_->begin_forward();
-    const int source = join_ ? join_->begin_step() : 0;
+    const int source = meet_ ? meet_() : 0;
     if (reducer_->is_synchronizing()) broadcast_buffers(source);
   }
   const ThreadContextScope scope(context_of_rows(input.value(), rank_));

@@ -12,6 +12,7 @@
 // Source: torch/nn/parallel/distributed.py.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -110,7 +111,7 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   DdpOptions options_;
   std::shared_ptr<GradReducer> reducer_;
   std::vector<std::pair<Variable, bool>> wrapped_;  // with requires_grad at that time
-  Join* join_ = nullptr;                            // while it runs
+  std::function<int()> meet_;                       // Join::begin_step, while it runs
 };
 
 }  // namespace lockstep::parallel

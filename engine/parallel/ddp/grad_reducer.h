@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "engine/comm/communicator.h"
@@ -39,25 +38,7 @@ struct GradReducerOptions {
   std::vector<std::size_t> order = {};
 };
 
-// A report of the last step that synchronised, with the names of PyTorch's DDP logging data.
-struct DdpLoggingData {
-  int rank = 0;
-  int world_size = 1;
-  std::size_t num_steps = 0;                   // that synchronised
-  std::vector<std::size_t> bucket_bytes = {};  // in the order in which they are reduced
-  bool was_rebuilt = false;                    // after the first step, in the order of readiness
-  std::vector<std::size_t> ready_order = {};   // parameters that require a gradient, by number
-  // On the clock of the host; not known on CUDA, where the host only enqueues (docs/gpus.md).
-  struct Times {
-    double forward_seconds = 0;
-    double backward_seconds = 0;       // from the first gradient to the last
-    double communication_seconds = 0;  // from the first bucket's start until all are reduced
-    double overlap_seconds = 0;        // of it, while backward went on
-  };
-  std::optional<Times> last_step = {};
-};
-
-std::string to_json(const DdpLoggingData& data);
+struct DdpLoggingData;  // logging_data.h
 
 class GradReducer {
  public:

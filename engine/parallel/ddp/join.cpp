@@ -7,12 +7,12 @@
 namespace lockstep::parallel {
 
 Join::Join(Ddp& ddp, JoinDivisor divisor) : ddp_(ddp), divisor_(divisor) {
-  require(ddp.join_ == nullptr, ErrorCode::State, "join", "this module is in a join already");
-  ddp.join_ = this;
+  require(!ddp.meet_, ErrorCode::State, "join", "this module is in a join already");
+  ddp.meet_ = [this] { return begin_step(); };
 }
 
 Join::~Join() {
-  ddp_.join_ = nullptr;
+  ddp_.meet_ = nullptr;
   ddp_.reducer_->set_round(0, 1);
 }
 

@@ -7,7 +7,9 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/optim/optimizer.h"
+#include "engine/parallel/ddp/compression.h"
 #include "engine/parallel/ddp/join.h"
+#include "engine/parallel/ddp/logging_data.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"

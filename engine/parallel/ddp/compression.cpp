@@ -1,4 +1,4 @@
-#include "engine/parallel/ddp/comm_hook.h"
+#include "engine/parallel/ddp/compression.h"
 
 #include <algorithm>
 #include <cmath>
