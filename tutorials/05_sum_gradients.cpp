@@ -18,8 +18,8 @@
 #include <functional>
 #include <vector>
 
+#include "engine/plan/algorithms.h"
 #include "engine/plan/collective_plan.h"
-#include "engine/plan/shots.h"
 #include "engine/trace/counters.h"
 #include "tutorials/common.h"
 #include "tutorials/rows.h"

@@ -18,8 +18,8 @@
 #include <cmath>
 #include <string>
 
+#include "engine/plan/algorithms.h"
 #include "engine/plan/collective_plan.h"
-#include "engine/plan/ring.h"
 #include "engine/trace/counters.h"
 #include "tutorials/common.h"
 

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/plan/algorithms.h"
 #include "engine/plan/all_reduce_plan.h"
-#include "engine/plan/hierarchical.h"
 #include "engine/trace/counters.h"
 #include "tutorials/common.h"
 #include "tutorials/ranks.h"

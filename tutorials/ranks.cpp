@@ -41,7 +41,7 @@ RankProcess::RankProcess(DeviceType tensors, std::optional<comm::LinkSpec> link)
   options.host = launch::find_variable(launch::current_environment(), kPlayedHost).value_or("");
   group_ = comm::make_process_group(options);
   if (tensors == DeviceType::cuda) {
-    group_ = comm::staged(std::move(group_), Device{});
+    group_ = comm::through_host(std::move(group_), Device{});
   }
 }
 

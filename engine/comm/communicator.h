@@ -132,7 +132,7 @@ class Communicator {
   virtual Work submit(CollectiveCall call, Launch launch) = 0;
 
  private:
-  friend class StagedCommunicator;
+  friend class ThroughHost;
 
   double timeout_seconds_ = 30;
   plan::AllReducePlan default_plan_ = plan::AllReducePlan::automatic;
@@ -143,11 +143,11 @@ class Communicator {
 // the links do reach. So ranks that are processes and share one GPU reduce over shared memory or
 // TCP (device -> host -> other ranks -> host -> device), and NCCL, which only knows GPUs, carries
 // the few host tensors that DDP sends beside the gradients. Tensors on a device of `reached`'s type
-// are passed on unchanged, all others are copied there and back. A staged call, even an
+// are passed on unchanged, all others are copied there and back. Such a call, even an
 // asynchronous one, is done when it returns: it does not overlap with anything. That suits checks
 // of results and small tensors. reached: where inner's tensors are; every rank names a device of
 // the same type.
-std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner, Device reached);
+std::unique_ptr<Communicator> through_host(std::unique_ptr<Communicator> inner, Device reached);
 
 // All-gathers a few integers and concatenates them by rank.
 // REQUIRES: every rank calls it with equally many.

@@ -47,7 +47,7 @@ class Scratch {
   std::byte* on(runtime::Stream& stream, std::size_t num_bytes) {
     if (num_bytes_ < num_bytes) {
       runtime::LogicalDevice& device = stream.device();
-      memory_ = std::make_unique<runtime::Storage>(device, num_bytes, device.staging_memory());
+      memory_ = std::make_unique<runtime::Storage>(device, num_bytes, device.copy_pool());
       memory_->record_use(stream);
       num_bytes_ = num_bytes;
     }
@@ -94,36 +94,36 @@ class PlanRun {
 
  private:
   void run_step(const plan::Step& step) {
-    std::vector<std::vector<plan::Write>> writes;
+    std::vector<std::vector<plan::Receive>> receives;
     std::vector<std::vector<ConstTensorView>> summands;
     meet(ranks_);
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      writes.push_back(plan::writes_of_rank(step, static_cast<int>(rank)));
-      summands.push_back(fetch(rank, writes[rank]));
+      receives.push_back(plan::receives_of_rank(step, static_cast<int>(rank)));
+      summands.push_back(fetch(rank, receives[rank]));
     }
     meet(ranks_);
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      add(rank, writes[rank], summands[rank]);
+      add(rank, receives[rank], summands[rank]);
     }
   }
 
   // Copies the chunks that others send to a rank. Returns the summands, in the order of the writes.
-  std::vector<ConstTensorView> fetch(std::size_t rank, std::span<const plan::Write> writes) {
+  std::vector<ConstTensorView> fetch(std::size_t rank, std::span<const plan::Receive> receives) {
     const GroupRank& me = ranks_[rank];
     const std::size_t element_size = size_of(me.buffer.dtype);
     std::size_t num_elements = 0;
-    for (const plan::Write& write : writes) {
-      if (write.combine == plan::Combine::copy) continue;
-      num_elements += write.from_ranks.size() * aligned(write.chunk.count);
+    for (const plan::Receive& receive : receives) {
+      if (receive.combine == plan::Combine::copy) continue;
+      num_elements += receive.from_ranks.size() * aligned(receive.chunk.count);
     }
     std::byte* memory = nullptr;
     if (num_elements > 0) memory = scratch_[rank].on(*me.stream, num_elements * element_size);
     std::vector<ConstTensorView> summands;
-    for (const plan::Write& write : writes) {
-      for (const int from : write.from_ranks) {
-        const TensorView source = ranks_[static_cast<std::size_t>(from)].part(write.chunk);
-        if (write.combine == plan::Combine::copy) {
-          copy_on_stream(*me.stream, source, me.part(write.chunk));
+    for (const plan::Receive& receive : receives) {
+      for (const int from : receive.from_ranks) {
+        const TensorView source = ranks_[static_cast<std::size_t>(from)].part(receive.chunk);
+        if (receive.combine == plan::Combine::copy) {
+          copy_on_stream(*me.stream, source, me.part(receive.chunk));
           continue;
         }
         const TensorView local{memory, source.dtype, source.num_elements};
@@ -136,17 +136,17 @@ class PlanRun {
   }
 
   // Adds in the order of ranks, the rank's own values among them.
-  void add(std::size_t rank, std::span<const plan::Write> writes,
+  void add(std::size_t rank, std::span<const plan::Receive> receives,
            std::span<const ConstTensorView> summands) {
-    for (const plan::Write& write : writes) {
-      if (write.combine == plan::Combine::copy) continue;
-      const std::size_t count = write.from_ranks.size();
+    for (const plan::Receive& receive : receives) {
+      if (receive.combine == plan::Combine::copy) continue;
+      const std::size_t count = receive.from_ranks.size();
       std::vector<ConstTensorView> sources(summands.begin(),
                                            summands.begin() + static_cast<std::ptrdiff_t>(count));
       summands = summands.subspan(count);
-      const TensorView mine = ranks_[rank].part(write.chunk);
-      const auto place = std::ranges::lower_bound(write.from_ranks, static_cast<int>(rank));
-      sources.insert(sources.begin() + (place - write.from_ranks.begin()), mine);
+      const TensorView mine = ranks_[rank].part(receive.chunk);
+      const auto place = std::ranges::lower_bound(receive.from_ranks, static_cast<int>(rank));
+      sources.insert(sources.begin() + (place - receive.from_ranks.begin()), mine);
       reduce_on_stream(*ranks_[rank].stream, op_, 1.0, sources, std::span(&mine, 1));
     }
   }

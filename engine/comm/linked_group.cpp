@@ -122,10 +122,10 @@ class LinkedGroup final : public Group {
       }
       post_time(send.to_rank, model_->leave(send.to_rank, begin, send.chunk.count * element_size));
     }
-    for (const plan::Write& write : step.receives) {
-      for (const int from : write.from_ranks) {
+    for (const plan::Receive& receive : step.receives) {
+      for (const int from : receive.from_ranks) {
         if (!is_far(from)) continue;
-        expect(model_->arrive(from, take_time(from), write.chunk.count * element_size), from);
+        expect(model_->arrive(from, take_time(from), receive.chunk.count * element_size), from);
       }
     }
   }

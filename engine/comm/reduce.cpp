@@ -93,20 +93,20 @@ void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
   }
 }
 
-void receive_chunk(const plan::Write& write, int rank, const Reduction& reduction,
+void receive_chunk(const plan::Receive& receive, int rank, const Reduction& reduction,
                    const std::function<const void*(int peer)>& source_of, TensorView mine,
                    TensorView out) {
   const auto values_of = [&](int peer) {
     return ConstTensorView{source_of(peer), mine.dtype, mine.num_elements};
   };
-  if (write.combine == plan::Combine::copy) {
-    kernels::backend(DeviceType::cpu).copy(reduction.stream, {values_of(write.from_ranks[0]), out});
+  if (receive.combine == plan::Combine::copy) {
+    kernels::backend(DeviceType::cpu).copy(reduction.stream, {values_of(receive.from_ranks[0]), out});
     return;
   }
   thread_local std::vector<ConstTensorView> sources;
   sources.clear();
   bool has_mine = false;
-  for (const int from : write.from_ranks) {
+  for (const int from : receive.from_ranks) {
     if (!has_mine && from > rank) {
       sources.push_back(mine);
       has_mine = true;

@@ -28,7 +28,7 @@ void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
 // Computes out = `mine` combined with the values that a receive's peers sent, in the order of
 // ranks. source_of(peer): the peer's values.
 // Memory: out may be mine.
-void receive_chunk(const plan::Write& write, int rank, const Reduction& reduction,
+void receive_chunk(const plan::Receive& receive, int rank, const Reduction& reduction,
                    const std::function<const void*(int peer)>& source_of, TensorView mine,
                    TensorView out);
 

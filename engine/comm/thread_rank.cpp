@@ -119,16 +119,16 @@ void ThreadRank::run_schedule(const plan::RankSchedule& schedule, TensorView buf
 void ThreadRank::run_step(const plan::RankSchedule::Step& step, TensorView buffer,
                           const Reduction& reduction) {
   std::vector<Tensor> scratch;
-  for (const plan::Write& write : step.receives) {
-    const TensorView mine = buffer.part(write.chunk.offset, write.chunk.count);
-    const std::size_t offset = write.chunk.offset * size_of(mine.dtype);
+  for (const plan::Receive& receive : step.receives) {
+    const TensorView mine = buffer.part(receive.chunk.offset, receive.chunk.count);
+    const std::size_t offset = receive.chunk.offset * size_of(mine.dtype);
     TensorView out = mine;
     if (step.overwrites_sent) {
       scratch.push_back(Tensor::empty({mine.num_elements}, mine.dtype, Device{}));
       out = scratch.back().view();
     }
     receive_chunk(
-        write, rank(), reduction,
+        receive, rank(), reduction,
         [&](int from) { return of(from).buffer.load(std::memory_order_relaxed) + offset; }, mine,
         out);
   }

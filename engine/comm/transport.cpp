@@ -16,7 +16,8 @@ std::size_t longest_chunk(const plan::RankSchedule::Step& step) {
   std::size_t longest = 1;
   for (const plan::RankSchedule::Send& send : step.sends)
     longest = std::max(longest, send.chunk.count);
-  for (const plan::Write& write : step.receives) longest = std::max(longest, write.chunk.count);
+  for (const plan::Receive& receive : step.receives)
+    longest = std::max(longest, receive.chunk.count);
   return longest;
 }
 
@@ -44,13 +45,13 @@ void Transport::run_step(const plan::RankSchedule::Step& step, TensorView buffer
       const TensorView sent = buffer.part(piece.offset, piece.count);
       post(send.to_rank, {static_cast<const std::byte*>(sent.data), sent.num_bytes()});
     }
-    for (const plan::Write& write : step.receives) {
-      const plan::Chunk piece = piece_of(write.chunk, index, piece_elements);
+    for (const plan::Receive& receive : step.receives) {
+      const plan::Chunk piece = piece_of(receive.chunk, index, piece_elements);
       if (piece.count == 0) continue;
       const TensorView mine = buffer.part(piece.offset, piece.count);
       receive_chunk(
-          write, rank(), reduction, [&](int from) { return take(from); }, mine, mine);
-      for (const int from : write.from_ranks) release(from);
+          receive, rank(), reduction, [&](int from) { return take(from); }, mine, mine);
+      for (const int from : receive.from_ranks) release(from);
     }
   }
 }

@@ -112,8 +112,8 @@ void StagingRing::reserve(StagingSlot& slot, std::size_t num_rows) {
   slot.pinned_labels = Tensor::empty_pinned(labels, DType::int64);
   // This memory does not come from the compute stream's pool: this thread must not touch that
   // stream, from which the consumer may be capturing a graph.
-  slot.features = Tensor::empty_in(device_.staging_memory(), device_, bytes, DType::uint8);
-  slot.labels = Tensor::empty_in(device_.staging_memory(), device_, labels, DType::int64);
+  slot.features = Tensor::empty_in(device_.copy_pool(), device_, bytes, DType::uint8);
+  slot.labels = Tensor::empty_in(device_.copy_pool(), device_, labels, DType::int64);
   slot.consumed = nullptr;
 }
 

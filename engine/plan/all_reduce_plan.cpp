@@ -6,11 +6,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/plan/halving_doubling.h"
-#include "engine/plan/hierarchical.h"
-#include "engine/plan/ring.h"
-#include "engine/plan/shots.h"
-#include "engine/plan/tree.h"
+#include "engine/plan/algorithms.h"
 
 namespace lockstep::plan {
 

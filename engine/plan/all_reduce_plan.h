@@ -1,14 +1,14 @@
 // The choice of an all-reduce algorithm: the values of the flag --plan.
 //
 // For n ranks (p the largest power of two <= n, D = floor(log2 n), K pieces):
-//   plan              steps         most elements sent by a rank   header
-//   ring              2(n-1)        2(n-1)/n buffers               ring.h
-//   tree              2D+K-1        3 buffers                      tree.h
-//   halving-doubling  2 log2 p (+2) 2(p-1)/p (+1) buffers          halving_doubling.h
-//   one-shot          1             n-1 buffers                    shots.h
-//   two-shot          2             2(n-1)/n buffers               shots.h
-//   reduce-broadcast  2             n-1 buffers (rank 0)           shots.h
-//   hierarchical      see there     see there                      hierarchical.h
+//   plan              steps         most elements sent by a rank   file
+//   ring              2(n-1)        2(n-1)/n buffers               ring.cpp
+//   tree              2D+K-1        3 buffers                      tree.cpp
+//   halving-doubling  2 log2 p (+2) 2(p-1)/p (+1) buffers          halving_doubling.cpp
+//   one-shot          1             n-1 buffers                    shots.cpp
+//   two-shot          2             2(n-1)/n buffers               shots.cpp
+//   reduce-broadcast  2             n-1 buffers (rank 0)           shots.cpp
+//   hierarchical      see there     see there                      hierarchical.cpp
 #pragma once
 
 #include <span>
@@ -53,7 +53,7 @@ bool sums_in_rank_order(AllReducePlan plan);
 // Throws Error{Usage} if world_size < 1.
 CollectivePlan all_reduce_plan(AllReducePlan plan, int world_size, std::size_t num_elements);
 
-// The same for ranks on several hosts (hierarchical.h); only the hierarchical plan uses their
+// The same for ranks on several hosts (hierarchical.cpp); only the hierarchical plan uses their
 // places.
 CollectivePlan all_reduce_plan(AllReducePlan plan, std::span<const int> host_of_rank,
                                std::size_t num_elements);

@@ -138,10 +138,10 @@ void require_root(const std::string& operation, int world_size, int root) {
 
 namespace {
 
-bool can_join(const Write& write, const Transfer& transfer) {
-  return write.combine == Combine::add && transfer.combine == Combine::add &&
-         write.chunk == transfer.chunk &&
-         !std::ranges::binary_search(write.from_ranks, transfer.from_rank);
+bool can_join(const Receive& receive, const Transfer& transfer) {
+  return receive.combine == Combine::add && transfer.combine == Combine::add &&
+         receive.chunk == transfer.chunk &&
+         !std::ranges::binary_search(receive.from_ranks, transfer.from_rank);
 }
 
 void require_valid_transfer(const CollectivePlan& plan, const Step& step,
@@ -163,34 +163,35 @@ void require_valid_transfer(const CollectivePlan& plan, const Step& step,
 
 }  // namespace
 
-std::vector<Write> writes_of_rank(const Step& step, int rank) {
-  std::vector<Write> writes;
+std::vector<Receive> receives_of_rank(const Step& step, int rank) {
+  std::vector<Receive> receives;
   for (const Transfer& transfer : step.transfers) {
     if (transfer.to_rank != rank) continue;
-    const auto joined =
-        std::ranges::find_if(writes, [&](const Write& write) { return can_join(write, transfer); });
-    if (joined == writes.end()) {
-      writes.push_back({transfer.chunk, transfer.combine, {transfer.from_rank}});
+    const auto joined = std::ranges::find_if(
+        receives, [&](const Receive& receive) { return can_join(receive, transfer); });
+    if (joined == receives.end()) {
+      receives.push_back({transfer.chunk, transfer.combine, {transfer.from_rank}});
     } else {
       std::vector<int>& ranks = joined->from_ranks;
       ranks.insert(std::ranges::lower_bound(ranks, transfer.from_rank), transfer.from_rank);
     }
   }
-  std::ranges::stable_sort(writes, {}, [](const Write& write) { return write.chunk.offset; });
-  return writes;
+  std::ranges::stable_sort(receives, {},
+                           [](const Receive& receive) { return receive.chunk.offset; });
+  return receives;
 }
 
 void require_valid(const CollectivePlan& plan) {
   for (const Step& step : plan.steps) {
     for (const Transfer& transfer : step.transfers) require_valid_transfer(plan, step, transfer);
     for (int rank = 0; rank < plan.world_size; ++rank) {
-      const std::vector<Write> writes = writes_of_rank(step, rank);
-      for (std::size_t i = 1; i < writes.size(); ++i) {
-        require(!overlaps(writes[i - 1].chunk, writes[i].chunk), ErrorCode::Usage, "plan",
+      const std::vector<Receive> receives = receives_of_rank(step, rank);
+      for (std::size_t i = 1; i < receives.size(); ++i) {
+        require(!overlaps(receives[i - 1].chunk, receives[i].chunk), ErrorCode::Usage, "plan",
                 "step '{}' of {} must write every element of a rank once, found {} and {} on "
                 "rank {}",
-                step.label, plan.name, to_string(writes[i - 1].chunk), to_string(writes[i].chunk),
-                rank);
+                step.label, plan.name, to_string(receives[i - 1].chunk),
+                to_string(receives[i].chunk), rank);
       }
     }
   }
@@ -206,10 +207,11 @@ RankSchedule rank_schedule(const CollectivePlan& plan, int rank) {
       if (transfer.from_rank == rank) step.sends.push_back({transfer.to_rank, transfer.chunk});
     }
     std::ranges::stable_sort(step.sends, {}, [](const auto& send) { return send.chunk.offset; });
-    step.receives = writes_of_rank(planned, rank);
+    step.receives = receives_of_rank(planned, rank);
     for (const RankSchedule::Send& send : step.sends) {
-      step.overwrites_sent |= std::ranges::any_of(
-          step.receives, [&](const Write& write) { return overlaps(send.chunk, write.chunk); });
+      step.overwrites_sent |= std::ranges::any_of(step.receives, [&](const Receive& receive) {
+        return overlaps(send.chunk, receive.chunk);
+      });
     }
   }
   return schedule;
@@ -217,13 +219,14 @@ RankSchedule rank_schedule(const CollectivePlan& plan, int rank) {
 
 namespace {
 
-void do_write(const Write& write, std::size_t rank, const RankBuffers& before, RankBuffers& after) {
-  std::vector<int> sources = write.from_ranks;
-  if (write.combine == Combine::add) {
+void do_receive(const Receive& receive, std::size_t rank, const RankBuffers& before,
+                RankBuffers& after) {
+  std::vector<int> sources = receive.from_ranks;
+  if (receive.combine == Combine::add) {
     sources.push_back(static_cast<int>(rank));
     std::ranges::sort(sources);
   }
-  for (std::size_t i = write.chunk.offset; i < write.chunk.end(); ++i) {
+  for (std::size_t i = receive.chunk.offset; i < receive.chunk.end(); ++i) {
     double value = before[static_cast<std::size_t>(sources.front())][i];
     for (std::size_t k = 1; k < sources.size(); ++k) {
       value += before[static_cast<std::size_t>(sources[k])][i];
@@ -237,8 +240,8 @@ void do_write(const Write& write, std::size_t rank, const RankBuffers& before, R
 void interpret_step(const Step& step, RankBuffers& buffers) {
   const RankBuffers before = buffers;
   for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
-    for (const Write& write : writes_of_rank(step, static_cast<int>(rank))) {
-      do_write(write, rank, before, buffers);
+    for (const Receive& receive : receives_of_rank(step, static_cast<int>(rank))) {
+      do_receive(receive, rank, before, buffers);
     }
   }
 }

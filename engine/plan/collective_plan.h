@@ -1,6 +1,6 @@
 // A collective operation as a value: which rank sends which chunk to whom, step by step.
 //
-// A plan is made by a pure function (ring.h, tree.h, ...), and holds no memory, thread or device.
+// A plan is made by a pure function (algorithms.h), and holds no memory, thread or device.
 // The communicator runs it, the tutorials print it, and its steps give its cost on a topology.
 //
 // All transfers of a step happen at once, so every read sees the values from before the step; if a
@@ -114,25 +114,25 @@ class PlanBuilder {
 // Throws Error{Usage} unless 0 <= root < world_size.
 void require_root(const std::string& operation, int world_size, int root);
 
-// A step from the view of the rank that writes, which is how an executor runs it: one chunk of one
-// rank's buffer, and all ranks that send to it in this step.
+// A step from the view of the rank that receives, which is how an executor runs it: one chunk of
+// one rank's buffer, and all ranks that send to it in this step.
 //   copy: exactly one sender; chunk = sender's chunk.
 //   add:  chunk = the sum of the senders' and the own values in the order of ranks; the own rank
 //         takes its place in that order: rank 1 with senders {0, 2} gets (v0 + v1) + v2.
-struct Write {
+struct Receive {
   Chunk chunk;
   Combine combine = Combine::copy;
   std::vector<int> from_ranks;  // ascending
 
-  bool operator==(const Write&) const = default;
+  bool operator==(const Receive&) const = default;
 };
 
 // Everything that `rank` receives in this step, in rising order of offsets. The chunks of a valid
-// plan's writes do not overlap.
-std::vector<Write> writes_of_rank(const Step& step, int rank);
+// plan's receives do not overlap.
+std::vector<Receive> receives_of_rank(const Step& step, int rank);
 
 // Throws Error{Usage}, naming plan, step and transfer, unless every rank exists, no rank sends to
-// itself, every chunk is inside the buffer and not empty, and no two writes of a rank in one step
+// itself, every chunk is inside the buffer and not empty, and no two receives of a rank in one step
 // overlap (several adds to the same chunk from different ranks are one write).
 void require_valid(const CollectivePlan& plan);
 
@@ -144,9 +144,9 @@ struct RankSchedule {
     Chunk chunk;
   };
   struct Step {
-    std::vector<Send> sends;       // in rising order of offsets, so that a pair agrees on the order
-    std::vector<Write> receives;   // in rising order of offsets
-    bool overwrites_sent = false;  // it receives chunks that it also sends
+    std::vector<Send> sends;  // in rising order of offsets, so that a pair agrees on the order
+    std::vector<Receive> receives;  // in rising order of offsets
+    bool overwrites_sent = false;   // it receives chunks that it also sends
   };
 
   std::vector<Step> steps;  // the plan's steps; some are empty for this rank

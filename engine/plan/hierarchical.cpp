@@ -1,10 +1,20 @@
-#include "engine/plan/hierarchical.h"
+// All-reduce for ranks on several hosts: as little as possible crosses the slow links between
+// hosts, and every rank of a host carries its share of it.
+//
+// Let every host have at least L ranks. The buffer is cut into L chunks; rank number l of each host
+// owns chunk l there:
+//   1. inside each host, every rank sends chunk l to its owner, who adds them up
+//   2. between hosts, the owners of chunk l all-reduce it among themselves (a ring, or
+//      halving-doubling if it is small)
+//   3. inside each host, the owners send their chunks to all others
+// With one rank per host only the plan between hosts remains; on one host this is two-shot.
+//
+// Source: the two-level scheme of Horovod's NCCLHierarchicalAllreduce and of NCCL across nodes.
+#include "engine/plan/algorithms.h"
 
 #include <algorithm>
 
 #include "engine/plan/collective_plan.h"
-#include "engine/plan/halving_doubling.h"
-#include "engine/plan/ring.h"
 
 namespace lockstep::plan {
 namespace {

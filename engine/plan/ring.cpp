@@ -1,4 +1,13 @@
-#include "engine/plan/ring.h"
+// The ring: every rank sends only to its right neighbour and receives only from its left one.
+//
+// The buffer is cut into world_size chunks. In the reduce-scatter half each chunk travels once
+// around the ring and collects every rank's values; in the all-gather half the finished chunks
+// travel once more. Every link carries the same load in every step, so no rank is a bottleneck,
+// and the bytes per rank hardly grow with the number of ranks; the number of steps does.
+//
+// Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+// workstations", 2009.
+#include "engine/plan/algorithms.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,15 @@
-#include "engine/plan/tree.h"
+// The binary tree: values are summed from the leaves up to the root, and the sum goes back down.
+//
+// Rank r takes the place v = (r - root) mod n; the parent of place v is (v - 1) / 2. The tree is
+// floor(log2(n)) levels deep, so it has few steps even for many ranks; but an inner rank talks to
+// three others. Large buffers are cut into K pieces that follow each other through the tree, so
+// that all levels work at the same time, and the way down begins while later pieces are still on
+// the way up.
+//
+// Source: the pipelined binary tree of Sanders, Speck and Träff, "Two-tree algorithms for full
+// bandwidth broadcast, reduction and scan", 2009 (NCCL's tree is their pair of trees); this is the
+// single tree.
+#include "engine/plan/algorithms.h"
 
 #include <fmt/format.h>
 

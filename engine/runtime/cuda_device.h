@@ -13,7 +13,7 @@ namespace lockstep::runtime {
 
 struct DeviceParts {
   std::unique_ptr<MemoryPool> memory;
-  std::unique_ptr<MemoryPool> staging_memory;  // counted in memory
+  std::unique_ptr<MemoryPool> copy_pool;  // counted in memory
   std::unique_ptr<Stream> compute_stream;
   std::unique_ptr<Stream> comm_stream;
   std::unique_ptr<Stream> copy_stream;

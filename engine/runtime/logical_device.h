@@ -39,7 +39,7 @@ class LogicalDevice {
   // For blocks that any thread takes and that only events order: its free blocks are free whatever
   // the compute stream still does. It is never a graph's pool. On the CPU it is the device's own
   // pool.
-  MemoryPool& staging_memory() { return staging_memory_ ? *staging_memory_ : *memory_; }
+  MemoryPool& copy_pool() { return copy_pool_ ? *copy_pool_ : *memory_; }
   Stream& compute_stream() { return *compute_stream_; }
   Stream& comm_stream() { return *comm_stream_; }
   Stream& copy_stream() { return *copy_stream_; }
@@ -65,7 +65,7 @@ class LogicalDevice {
   Device device_;
   int gpu_ = kNoGpu;
   std::unique_ptr<MemoryPool> memory_;
-  std::unique_ptr<MemoryPool> staging_memory_;  // nullptr on the CPU
+  std::unique_ptr<MemoryPool> copy_pool_;  // nullptr on the CPU
   std::atomic<MemoryPool*> current_memory_;
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<Stream> compute_stream_;

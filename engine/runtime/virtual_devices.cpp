@@ -112,7 +112,7 @@ LogicalDevice::LogicalDevice(Device device, OnGpu on)
       worker_(to_string(device)) {
   DeviceParts parts = make_cuda_parts(*this, on.gpu);
   memory_ = std::move(parts.memory);
-  staging_memory_ = std::move(parts.staging_memory);
+  copy_pool_ = std::move(parts.copy_pool);
   current_memory_ = memory_.get();
   compute_stream_ = std::move(parts.compute_stream);
   comm_stream_ = std::move(parts.comm_stream);

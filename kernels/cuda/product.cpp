@@ -171,7 +171,7 @@ std::unique_ptr<runtime::Storage> timing_memory(Stream& stream, const MatrixView
   runtime::LogicalDevice& device = stream.device();
   try {
     return std::make_unique<runtime::Storage>(device, num_elements * size_of(c.dtype),
-                                              device.staging_memory());
+                                              device.copy_pool());
   } catch (const Error& error) {
     if (error.code() != ErrorCode::Device) throw;
     return nullptr;

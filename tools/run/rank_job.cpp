@@ -71,10 +71,10 @@ std::string choose(const RankFlags& flags, const launch::Job& job, Device device
 std::unique_ptr<comm::Communicator> make_communicator(const std::string& name,
                                                       const RankFlags& flags,
                                                       const launch::Job& job, Device device) {
-  if (name == "nccl") return comm::staged(make_nccl(flags, job, device), device);
+  if (name == "nccl") return comm::through_host(make_nccl(flags, job, device), device);
   auto communicator = make_own(flags, job);
   if (device.type == DeviceType::cpu) return communicator;
-  return comm::staged(std::move(communicator), Device{});
+  return comm::through_host(std::move(communicator), Device{});
 }
 
 // Tells the other ranks why this one leaves. If the store is gone, there is no rank left to tell.

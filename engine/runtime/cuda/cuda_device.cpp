@@ -67,7 +67,7 @@ DeviceParts make_cuda_parts(LogicalDevice& device, int gpu) {
   DeviceParts parts;
   const std::string name = to_string(device.device());
   parts.memory = make_cuda_memory_pool(name, gpu, nullptr);
-  parts.staging_memory = make_cuda_memory_pool(name + " (staging)", gpu, parts.memory.get());
+  parts.copy_pool = make_cuda_memory_pool(name + " (staging)", gpu, parts.memory.get());
   parts.compute_stream = std::make_unique<cuda::CudaStream>(device, gpu, fault);
   parts.comm_stream = std::make_unique<cuda::CudaStream>(device, gpu, fault);
   parts.copy_stream = std::make_unique<cuda::CudaStream>(device, gpu, fault);

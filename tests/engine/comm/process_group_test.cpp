@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/comm/shm_segment.h"
-#include "engine/plan/hierarchical.h"
+#include "engine/plan/algorithms.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"

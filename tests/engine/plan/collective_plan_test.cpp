@@ -1,6 +1,6 @@
 #include "engine/plan/collective_plan.h"
 
-#include "engine/plan/ring.h"
+#include "engine/plan/algorithms.h"
 #include "tests/engine/plan/plan_test_data.h"
 
 namespace lockstep::plan {

@@ -1,9 +1,7 @@
 // Broadcast, reduce, all-gather and reduce-scatter: every algorithm, run by the serial interpreter.
 #include "engine/plan/all_reduce_plan.h"
 
-#include "engine/plan/ring.h"
-#include "engine/plan/shots.h"
-#include "engine/plan/tree.h"
+#include "engine/plan/algorithms.h"
 #include "tests/engine/plan/plan_test_data.h"
 
 namespace lockstep::plan {

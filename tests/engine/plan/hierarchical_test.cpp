@@ -1,5 +1,5 @@
 // The all-reduce for several hosts, by the serial interpreter.
-#include "engine/plan/hierarchical.h"
+#include "engine/plan/algorithms.h"
 
 #include "tests/engine/plan/plan_test_data.h"
 

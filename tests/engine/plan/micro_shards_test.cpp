@@ -1,6 +1,6 @@
 #include "engine/plan/micro_shards.h"
 
-#include "engine/plan/halving_doubling.h"
+#include "engine/plan/algorithms.h"
 #include "tests/engine/plan/plan_test_data.h"
 
 namespace lockstep::plan {

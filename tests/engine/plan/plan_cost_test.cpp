@@ -1,10 +1,7 @@
 // The steps and bytes that the headers promise.
 #include <bit>
 
-#include "engine/plan/halving_doubling.h"
-#include "engine/plan/ring.h"
-#include "engine/plan/shots.h"
-#include "engine/plan/tree.h"
+#include "engine/plan/algorithms.h"
 #include "tests/engine/plan/plan_test_data.h"
 
 namespace lockstep::plan {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/plan/ring.h"
+#include "engine/plan/algorithms.h"
 #include "simulate/predict/all_reduce_cost.h"
 #include "simulate/predict/step_work.h"
 

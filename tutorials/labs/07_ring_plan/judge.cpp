@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "engine/core/error.h"
+#include "engine/plan/algorithms.h"
 #include "engine/plan/collective_plan.h"
-#include "engine/plan/ring.h"
 #include "tutorials/labs/judging/values.h"
 
 namespace lab {

@@ -149,7 +149,7 @@ class FullGpu : public CudaTest {
   void TearDown() override { emulated_gpu::clear_faults(); }
   static void release(Device device) {
     logical_device(device).own_memory().release_cached();
-    logical_device(device).staging_memory().release_cached();
+    logical_device(device).copy_pool().release_cached();
   }
   static Tensor make(std::size_t num_bytes, Device device = kFirst) {
     return Tensor::empty({num_bytes}, DType::uint8, device);

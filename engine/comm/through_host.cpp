@@ -4,9 +4,9 @@
 
 namespace lockstep::comm {
 
-class StagedCommunicator final : public Communicator {
+class ThroughHost final : public Communicator {
  public:
-  StagedCommunicator(std::unique_ptr<Communicator> inner, Device reached)
+  ThroughHost(std::unique_ptr<Communicator> inner, Device reached)
       : inner_(std::move(inner)), reached_(reached) {
     set_timeout_seconds(inner_->timeout_seconds());
     set_default_plan(inner_->default_plan());
@@ -58,8 +58,8 @@ class StagedCommunicator final : public Communicator {
   Device reached_;
 };
 
-std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner, Device reached) {
-  return std::make_unique<StagedCommunicator>(std::move(inner), reached);
+std::unique_ptr<Communicator> through_host(std::unique_ptr<Communicator> inner, Device reached) {
+  return std::make_unique<ThroughHost>(std::move(inner), reached);
 }
 
 }  // namespace lockstep::comm

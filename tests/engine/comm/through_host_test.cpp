@@ -17,12 +17,12 @@ void run_staged(int world_size, const std::function<void(Communicator&)>& fn) {
   std::vector<std::thread> threads;
   for (auto& inner : make_thread_group(world_size)) {
     threads.emplace_back(
-        [&fn, mine = std::move(inner)]() mutable { fn(*staged(std::move(mine), Device{})); });
+        [&fn, mine = std::move(inner)]() mutable { fn(*through_host(std::move(mine), Device{})); });
   }
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(StagedCommunicator, CarriesEveryCollective) {
+TEST(ThroughHost, CarriesEveryCollective) {
   constexpr std::array kTypes{DType::float32, DType::float64};
   run_staged(2, [&](Communicator& communicator) {
     check_all_reduces(communicator, kTypes, test_device(communicator.rank()));
@@ -30,7 +30,7 @@ TEST(StagedCommunicator, CarriesEveryCollective) {
   });
 }
 
-TEST(StagedCommunicator, HandsTimeLimitPlanAndNameOn) {
+TEST(ThroughHost, HandsTimeLimitPlanAndNameOn) {
   run_staged(2, [](Communicator& communicator) {
     EXPECT_THAT(communicator.description(),
                 ::testing::HasSubstr("over thread, staged in host memory"));
