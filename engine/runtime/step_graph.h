@@ -61,8 +61,4 @@ class StepGraph {
 // step. nullptr outside of the capturing call of StepGraph::run. REQUIRES: a device of the graph.
 const std::int64_t* captured_step_number(Device device);
 
-// True if the calling thread is inside the capturing call of some StepGraph::run. Code that a graph
-// cannot repeat checks it, and refuses.
-bool is_capturing_step();
-
 }  // namespace lockstep::runtime

@@ -79,4 +79,8 @@ class ModelledClock {
 // clock must outlive its use.
 void set_modelled_clock(const ModelledClock* clock);
 
+// True while the calling thread's work is captured as a graph (step_graph.h), not run. Code that a
+// graph cannot repeat checks it, and refuses.
+bool is_capturing_step();
+
 }  // namespace lockstep::runtime

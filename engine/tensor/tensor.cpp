@@ -8,9 +8,9 @@
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/logical_device.h"
-#include "engine/runtime/step_graph.h"
 #include "engine/runtime/storage.h"
 #include "kernels/calls.h"
+#include "engine/runtime/stream.h"
 
 namespace lockstep {
 
@@ -178,9 +178,8 @@ void Tensor::copy_from(const Tensor& source) const {
     require(!is_from_host || num_bytes() == 0 || !runtime::is_capturing_step() ||
                 runtime::is_pinned(to.gpu(), source.raw()),
             ErrorCode::State, "copy",
-            "a step that is captured as a graph may not wait for the device or read plain host "
-            "memory, which each launch would read again, found {}; copy it before the step, or "
-            "train without --graph",
+            "cannot copy {} from pageable host memory while a step is captured; use pinned memory, "
+            "or copy before the step",
             lockstep::describe(source));
     runtime::copy_between({to, raw()}, {from, source.raw()}, num_bytes());
   }

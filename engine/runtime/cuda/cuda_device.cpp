@@ -12,7 +12,6 @@
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
-#include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::runtime {

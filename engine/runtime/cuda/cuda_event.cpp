@@ -9,7 +9,6 @@
 #include "engine/core/error.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "engine/runtime/step_graph.h"
 #include "engine/runtime/wait.h"
 #include "engine/trace/span.h"
 
