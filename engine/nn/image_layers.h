@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "engine/autograd/ops/images.h"
-#include "engine/nn/layers.h"
+#include "engine/nn/batch_norm.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/sequential.h"
 
 namespace lockstep::nn {
 
@@ -121,6 +123,26 @@ class Residual final : public ModuleOf<Residual> {
 
  private:
   std::size_t body_size_;
+};
+
+// [batch, a, b, ...] -> [batch, a * b * ...]: shares memory, copies nothing. Images [batch, height,
+// width, channels] are copied to PyTorch's order, channel by channel, if all their dimensions are
+// joined.
+// Joins dimensions start_dim to end_dim (both included; negative ones count from the end).
+// Throws Error{Shape} in forward if the input lacks them.
+class Flatten final : public ModuleOf<Flatten> {
+ public:
+  explicit Flatten(int start_dim = 1, int end_dim = -1)
+      : start_dim_(start_dim), end_dim_(end_dim) {}
+
+  Variable forward(const Variable& x) override;
+
+  std::string type_name() const override { return "Flatten"; }
+  std::string extra_text() const override;
+
+ private:
+  int start_dim_;
+  int end_dim_;
 };
 
 }  // namespace lockstep::nn

@@ -1,10 +1,6 @@
 #include "engine/nn/module.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <functional>
 
 #include <fmt/format.h>
 
@@ -208,33 +204,6 @@ std::size_t Module::register_child(std::string name, std::shared_ptr<Module> chi
   return children_.size() - 1;
 }
 
-std::size_t Module::register_child(std::string name, Module& member) {
-  const auto* begin = static_cast<const std::byte*>(dynamic_cast<const void*>(this));
-  const auto* place = reinterpret_cast<const std::byte*>(&member);
-  require(!std::less<>()(place, begin) && std::less<>()(place, begin + object_bytes()),
-          ErrorCode::Usage, "module",
-          "'{}' is registered by reference, but is not a member of this {}", name, type_name());
-  const std::ptrdiff_t offset = place - reinterpret_cast<const std::byte*>(this);
-  members_.push_back({register_child(std::move(name), member_at(offset)), offset});
-  return members_.back().child;
-}
-
-// Points at the member, without ownership.
-std::shared_ptr<Module> Module::member_at(std::ptrdiff_t offset) {
-  auto* member = reinterpret_cast<Module*>(reinterpret_cast<std::byte*>(this) + offset);
-  return {std::shared_ptr<Module>(), member};
-}
-
-Module::Module(const Module& other)
-    : parameters_(other.parameters_),
-      paddings_(other.paddings_),
-      buffers_(other.buffers_),
-      children_(other.children_),
-      members_(other.members_),
-      mode_(other.mode_) {
-  for (const Member& member : members_) children_[member.child].second = member_at(member.offset);
-}
-
 std::shared_ptr<Module> Module::clone() const {
   std::vector<Variable> own_parameters;
   for (const Variable& original : parameters()) {
@@ -253,60 +222,6 @@ void Module::require_type(const std::type_info& type) const {
   require(typeid(*this) == type, ErrorCode::State, "module",
           "a copy of this {0} would be a {1}; derive it from ModuleOf<{0}, {1}>",
           class_name(typeid(*this)), class_name(type));
-}
-
-void Module::copy_children() {
-  for (std::size_t i = 0; i < children_.size(); ++i) {
-    Module& child = *children_[i].second;
-    const auto is_this = [i](const Member& member) { return member.child == i; };
-    if (std::ranges::any_of(members_, is_this)) {
-      child.copy_children();  // it was copied with this module
-    } else {
-      children_[i].second = child.shallow_copy();
-    }
-  }
-}
-
-// The printed form of a module. Source: torch/nn/modules/module.py, Module.__repr__.
-
-namespace {
-
-// Every line but the first moves two spaces to the right.
-std::string indented(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    result += c;
-    if (c == '\n') result += "  ";
-  }
-  return result;
-}
-
-}  // namespace
-
-std::string Module::to_string() const {
-  const std::string extra = extra_text();
-  if (children_.empty()) return fmt::format("{}({})", type_name(), extra);
-  std::string lines;
-  if (!extra.empty()) lines += fmt::format("\n  {}", extra);
-  for (const auto& [name, child] : children_) {
-    lines += fmt::format("\n  ({}): {}", name, indented(child->to_string()));
-  }
-  return fmt::format("{}({}\n)", type_name(), lines);
-}
-
-std::string class_name(const std::type_info& type) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), &std::free);
-  const std::string full = text ? text.get() : type.name();
-  const std::size_t scope = full.rfind("::", full.find('<'));
-  return scope == std::string::npos ? full : full.substr(scope + 2);
-}
-
-std::string python_number(double value) {
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
-  return text;
 }
 
 }  // namespace lockstep::nn

@@ -181,17 +181,6 @@ void Optimizer::count_step(Group& group) {
   }
 }
 
-void Optimizer::write_learning_rate() {
-  for (Group& group : groups_) write_learning_rate(group);
-}
-
-void Optimizer::count_replayed_step() {
-  ++thread_context().step;
-  for (Group& group : groups_) {
-    if (!group.members.empty()) count_step(group);
-  }
-}
-
 namespace {
 
 kernels::SgdOptions checked(const SgdOptions& options) {

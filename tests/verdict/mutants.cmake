@@ -363,14 +363,14 @@ mutant(gradients_once_three_times_as_large
 # --- batch norm on each device's own rows
 
 mutant(statistics_never_updated
-  SOURCE engine/nn/layers.cpp
+  SOURCE engine/nn/batch_norm.cpp
   REPLACE [=[  arguments.momentum = options_.momentum;]=]
   WITH [=[  arguments.momentum = 0 * options_.momentum;]=]
   RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
   EXPECT "single on 1 device" "statistics: step 0" "bn1\\.running_mean" "does not keep 0\\.9")
 
 mutant(statistics_forgotten_in_each_pass
-  SOURCE engine/nn/layers.cpp
+  SOURCE engine/nn/batch_norm.cpp
   REPLACE [=[  arguments.momentum = options_.momentum;]=]
   WITH [=[  if (is_training()) arguments.running_var.fill(0);
   arguments.momentum = options_.momentum;]=]
@@ -378,14 +378,14 @@ mutant(statistics_forgotten_in_each_pass
   EXPECT "single on 1 device" "statistics: step 0" "running_var" "does not keep 0\\.9")
 
 mutant(statistics_not_updated_by_ranks
-  SOURCE engine/nn/layers.cpp
+  SOURCE engine/nn/batch_norm.cpp
   REPLACE [=[  arguments.momentum = options_.momentum;]=]
   WITH [=[  arguments.momentum = thread_context().world_size > 1 ? 0 : options_.momentum;]=]
   RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
   EXPECT "ddp on 2 devices" "statistics: step 0" "running_(mean|var)" "relative error")
 
 mutant(batches_not_counted_by_ranks
-  SOURCE engine/nn/layers.cpp
+  SOURCE engine/nn/batch_norm.cpp
   REPLACE [=[  if (takes_batch) add_one(own_buffers()[2].second);]=]
   WITH [=[  if (takes_batch && thread_context().world_size == 1) add_one(own_buffers()[2].second);]=]
   RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/nn/layers.h"
+#include "engine/nn/sequential.h"
 
 namespace lockstep::parallel {
 
