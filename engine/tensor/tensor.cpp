@@ -6,21 +6,15 @@
 #include <type_traits>
 
 #include "engine/core/error.h"
-#include "engine/runtime/cuda_device.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/storage.h"
 #include "kernels/calls.h"
-#include "engine/runtime/stream.h"
 
 namespace lockstep {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   runtime::LogicalDevice& owner = runtime::logical_device(device);
   return empty_in(owner.memory(), owner, shape, dtype);
-}
-
-Tensor Tensor::empty_pinned(const Shape& shape, DType dtype) {
-  return empty_in(runtime::pinned_memory_pool(), runtime::logical_device(Device{}), shape, dtype);
 }
 
 Tensor Tensor::empty_in(runtime::MemoryPool& pool, runtime::LogicalDevice& owner,
@@ -172,16 +166,7 @@ void Tensor::copy_from(const Tensor& source) const {
     // Every CPU device can address every other one's memory, so the reader's backend copies.
     backend().copy(stream(), {source.view(), view()});
   } else {
-    // CUDA would accept such a copy into a graph, but every launch then reads memory that may be
-    // gone.
-    const bool is_from_host = from.gpu() == runtime::kNoGpu;
-    require(!is_from_host || num_bytes() == 0 || !runtime::is_capturing_step() ||
-                runtime::is_pinned(to.gpu(), source.raw()),
-            ErrorCode::State, "copy",
-            "cannot copy {} from pageable host memory while a step is captured; use pinned memory, "
-            "or copy before the step",
-            lockstep::describe(source));
-    runtime::copy_between({to, raw()}, {from, source.raw()}, num_bytes());
+    copy_by_cuda(source);
   }
 }
 

@@ -139,6 +139,7 @@ class Tensor {
     return *storage_;
   }
   [[noreturn]] static void fail_undefined();
+  void copy_by_cuda(const Tensor& source) const;  // one of the two is on a CUDA device
 
   std::shared_ptr<runtime::Storage> storage_;
   Shape shape_;
