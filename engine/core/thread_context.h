@@ -1,5 +1,5 @@
-// The context of a line of work, which may span several OS threads: its rank, and whether gradients
-// are recorded.
+// Settings that follow work from thread to thread: rank, gradient mode, and the step and row that
+// dropout draws by.
 //
 // A stage that hands work to another thread copies the caller's context there explicitly
 // (ThreadContextScope); nothing is inherited silently.

@@ -27,9 +27,9 @@ namespace lockstep::data {
 // thread gathers the bytes itself and sends them ahead; next() converts them when they have
 // arrived. Augmented images are written by the thread for either device.
 struct Batch {
-  Tensor x;                         // [rows, num_features], or rows of options.row_shape; rows
-                                    // is 0 on a rank that idles. Of a text int64 tokens
-  Tensor labels;                    // [rows] int64; of a text [rows, num_features]
+  Tensor x;                         // [rows, num_features], or rows of options.row_shape; no rows
+                                    // on an idle rank; for text: int64 tokens
+  Tensor labels;                    // [rows] int64; for text [rows, num_features]
   std::size_t num_global_rows = 0;  // as in BatchShard
   std::size_t global_offset = 0;
 };

@@ -27,7 +27,9 @@ class BatchNorm : public Module {
 
   // From now on a batch is the rows of all replicas (parallel/sync_batch_norm.h); with nullptr it
   // is this one's own rows again.
-  void share_statistics(std::shared_ptr<ReplicaSums> replicas) { replicas_ = std::move(replicas); }
+  void share_statistics(std::shared_ptr<StatisticsExchange> replicas) {
+    replicas_ = std::move(replicas);
+  }
   bool shares_statistics() const { return replicas_ != nullptr; }
 
  protected:
@@ -37,7 +39,7 @@ class BatchNorm : public Module {
  private:
   std::size_t num_features_;
   BatchNormOptions options_;
-  std::shared_ptr<ReplicaSums> replicas_;
+  std::shared_ptr<StatisticsExchange> replicas_;
 };
 
 // Shapes:  x [batch, num_features] -> y, the same.

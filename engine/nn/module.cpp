@@ -22,7 +22,7 @@ bool is_first(std::vector<const void*>& seen, const Variable& variable) {
   return true;
 }
 
-void tell_move(trace::Observer& observer, const Module& module, Device device) {
+void notify_moved(trace::Observer& observer, const Module& module, Device device) {
   std::vector<const void*> leaves;
   std::string from;
   for (const Variable& parameter : module.parameters()) {
@@ -136,7 +136,7 @@ void Module::set_mode(Mode mode) {
 }
 
 // The input of the outermost module is the batch.
-void Module::tell_batch(const Variable& x) {
+void Module::notify_batch(const Variable& x) {
   if (!ForwardScope::is_outermost() || !grad_enabled() || x.shape().num_dims() == 0) return;
   if (trace::Observer* observer = trace::observer()) {
     observer->batch(trace::host_values(x.value()), x.shape()[0]);
@@ -160,7 +160,7 @@ void replace_tensors(Module& module, const Convert& convert) {
 }  // namespace
 
 void Module::to(Device device) {
-  if (trace::Observer* observer = trace::observer()) tell_move(*observer, *this, device);
+  if (trace::Observer* observer = trace::observer()) notify_moved(*observer, *this, device);
   replace_tensors(*this, [device](const Tensor& tensor) { return tensor.to(device); });
 }
 

@@ -56,7 +56,7 @@ class Module {
   Variable operator()(const Variable& x) {
     const ForwardScope scope;
     if (trace::observer() != nullptr) [[unlikely]]
-      tell_batch(x);
+      notify_batch(x);
     return run_forward([&] { return forward(x); });
   }
   Variable operator()(const Tensor& x) { return (*this)(Variable(x)); }
@@ -158,7 +158,7 @@ class Module {
     std::ptrdiff_t offset = 0;  // from this module, in bytes
   };
 
-  static void tell_batch(const Variable& x);
+  static void notify_batch(const Variable& x);
   std::shared_ptr<Module> member_at(std::ptrdiff_t offset);
   void set_mode(Mode mode);
   void require_free_name(const std::string& name) const;

@@ -17,7 +17,7 @@ void require_max_norm(double max_norm) {
           "the largest norm must not be negative, found {}", max_norm);
 }
 
-void tell_clipped() {
+void notify_clipped() {
   if (trace::Observer* observer = trace::observer()) observer->fact("clipped", {});
 }
 
@@ -47,7 +47,7 @@ double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm) 
   const double norm = std::sqrt(sum_of_squares);
   const double factor = max_norm / (norm + 1e-6);
   if (factor >= 1) return norm;
-  tell_clipped();
+  notify_clipped();
   for (const Variable& parameter : parameters) {
     const Tensor& grad = parameter.grad();
     if (!grad.defined()) continue;
@@ -71,7 +71,7 @@ Tensor clip_grad_norm_on_device(const std::vector<Variable>& parameters, double 
   }
   const Tensor norm = norm_of(views, device);
   if (std::isfinite(max_norm)) {
-    tell_clipped();
+    notify_clipped();
     norm.backend().clip(norm.stream(), {views, norm.view(), max_norm});
   }
   return norm;

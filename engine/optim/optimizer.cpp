@@ -104,8 +104,9 @@ void Optimizer::load_state(std::size_t index, const State& state) {
 void Optimizer::step() {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::optimizer, name_);
   trace::Observer* const observer = trace::observer();
-  std::optional<trace::OptimizerStep> told;
-  if (observer != nullptr) observer->step(told.emplace(described(*this)), trace::Moment::begins);
+  std::optional<trace::OptimizerStep> observed;
+  if (observer != nullptr)
+    observer->step(observed.emplace(described(*this)), trace::Moment::begins);
   for (Group& group : groups_) {
     group.members.clear();
     group.updates.clear();
@@ -122,7 +123,7 @@ void Optimizer::step() {
     count_step(group);
   }
   ++thread_context().step;
-  if (told) observer->step(*told, trace::Moment::ends);
+  if (observed) observer->step(*observed, trace::Moment::ends);
 }
 
 Optimizer::Group& Optimizer::group_of(std::size_t index) {

@@ -12,10 +12,10 @@
 namespace lockstep::parallel {
 namespace {
 
-class CommunicatorSums final : public ReplicaSums {
+class CommunicatorExchange final : public StatisticsExchange {
  public:
-  explicit CommunicatorSums(comm::Communicator& communicator) : communicator_(communicator) {}
-  explicit CommunicatorSums(std::shared_ptr<comm::Communicator> owned)
+  explicit CommunicatorExchange(comm::Communicator& communicator) : communicator_(communicator) {}
+  explicit CommunicatorExchange(std::shared_ptr<comm::Communicator> owned)
       : owned_(std::move(owned)), communicator_(*owned_) {}
 
   Tensor gather(const Tensor& mine) override {
@@ -24,7 +24,7 @@ class CommunicatorSums final : public ReplicaSums {
     communicator_.all_gather(mine, all).wait();
     return all;
   }
-  void add_up(const Tensor& mine) override { communicator_.all_reduce(mine).wait(); }
+  void sum(const Tensor& mine) override { communicator_.all_reduce(mine).wait(); }
 
  private:
   std::shared_ptr<comm::Communicator> owned_;
@@ -32,7 +32,7 @@ class CommunicatorSums final : public ReplicaSums {
 };
 
 // Returns the number of batch norms.
-std::size_t share(nn::Module& module, const std::shared_ptr<ReplicaSums>& replicas) {
+std::size_t share(nn::Module& module, const std::shared_ptr<StatisticsExchange>& replicas) {
   std::size_t count = 0;
   if (auto* norm = dynamic_cast<nn::BatchNorm*>(&module)) {
     norm->share_statistics(replicas);
@@ -46,11 +46,11 @@ std::size_t share(nn::Module& module, const std::shared_ptr<ReplicaSums>& replic
 
 std::size_t sync_batch_norm(nn::Module& module, comm::Communicator& communicator) {
   if (communicator.world_size() == 1) return share(module, nullptr);
-  return share(module, std::make_shared<CommunicatorSums>(communicator));
+  return share(module, std::make_shared<CommunicatorExchange>(communicator));
 }
 
 void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
-                     const std::vector<std::shared_ptr<ReplicaSums>>& groups) {
+                     const std::vector<std::shared_ptr<StatisticsExchange>>& groups) {
   if (share(*replicas[0], groups[0]) == 0) return;
   require(thread_context().issue == Issue::by_workers, ErrorCode::State, "sync_batch_norm",
           "replicas share their statistics while all of them run, but one thread issues the work "
@@ -58,10 +58,11 @@ void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
   for (std::size_t i = 1; i < replicas.size(); ++i) share(*replicas[i], groups[i]);
 }
 
-std::vector<std::shared_ptr<ReplicaSums>> make_replica_sums(std::size_t num_replicas) {
-  std::vector<std::shared_ptr<ReplicaSums>> sums;
+std::vector<std::shared_ptr<StatisticsExchange>> make_statistics_exchanges(
+    std::size_t num_replicas) {
+  std::vector<std::shared_ptr<StatisticsExchange>> sums;
   for (auto& communicator : comm::make_thread_group(static_cast<int>(num_replicas))) {
-    sums.push_back(std::make_shared<CommunicatorSums>(
+    sums.push_back(std::make_shared<CommunicatorExchange>(
         std::shared_ptr<comm::Communicator>(std::move(communicator))));
   }
   return sums;

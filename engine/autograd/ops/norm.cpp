@@ -12,7 +12,7 @@ namespace {
 using kernels::Statistics;
 
 // The moments of all replicas. On the CPU, where values can be checked, requires more than one row.
-Tensor gather_moments(const Tensor& input, ReplicaSums& replicas) {
+Tensor gather_moments(const Tensor& input, StatisticsExchange& replicas) {
   const std::size_t size = 2 * input.size(1) + 1;
   Tensor moments = Tensor::empty({size}, DType::float64, input.device());
   input.backend().batch_moments(input.stream(), {input.matrix(), moments.view()});
@@ -116,7 +116,7 @@ Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
     const Tensor sums = Tensor::empty({2 * kept.size(1) + 1}, DType::float64, kept.device());
     back.sums = sums.view();
     kept.backend().batch_norm_sums(kept.stream(), {back});
-    replicas->add_up(sums);
+    replicas->sum(sums);
     if (grads[0].defined()) kept.backend().batch_norm_backward(kept.stream(), back);
     return grads;
   };

@@ -71,11 +71,11 @@ enum class BatchNormRows { own, all };
 
 // Combines one replica's values with those of the others. All of them call the same methods in the
 // same order. Tensors are float64 on the caller's device.
-class ReplicaSums {
+class StatisticsExchange {
  public:
-  virtual ~ReplicaSums() = default;
+  virtual ~StatisticsExchange() = default;
   virtual Tensor gather(const Tensor& mine) = 0;  // [n] -> [replicas * n], in their order
-  virtual void add_up(const Tensor& mine) = 0;    // in place: the sum over all
+  virtual void sum(const Tensor& mine) = 0;       // in place, over all
 };
 
 // Normalises each feature of x [batch, features] over the batch, then weight * x + bias (both
@@ -91,7 +91,7 @@ struct BatchNormArguments {
   double momentum = 0.1;
   double epsilon = 1e-5;
   kernels::Statistics statistics = kernels::Statistics::batch;
-  std::shared_ptr<ReplicaSums> replicas = {};
+  std::shared_ptr<StatisticsExchange> replicas = {};
 };
 Variable batch_norm(const Variable& x, const BatchNormArguments& arguments);
 

@@ -6,11 +6,11 @@
 namespace lockstep::parallel {
 namespace {
 
-using SumsOfReplicas = std::map<std::size_t, std::vector<std::shared_ptr<ReplicaSums>>>;
+using ExchangesBySize = std::map<std::size_t, std::vector<std::shared_ptr<StatisticsExchange>>>;
 
 // The steps, with options that resolve() has checked.
 Variable run(nn::Module& module, const Variable& input, const DataParallelOptions& options,
-             SumsOfReplicas& sums) {
+             ExchangesBySize& sums) {
   require_on_device(module, options.devices[0]);
   if (options.devices.size() == 1) {
     return to(module(to(input, options.devices[0])), *options.output_device);
@@ -22,7 +22,7 @@ Variable run(nn::Module& module, const Variable& input, const DataParallelOption
   const auto replicas = replicate(module, used);
   if (options.batch_norm == BatchNormRows::all && used.size() > 1) {
     auto& groups = sums[used.size()];
-    if (groups.empty()) groups = make_replica_sums(used.size());
+    if (groups.empty()) groups = make_statistics_exchanges(used.size());
     sync_batch_norm(replicas, groups);
   }
   const std::vector<Variable> outputs = parallel_apply(replicas, shards);
@@ -37,7 +37,7 @@ Variable data_parallel(const std::shared_ptr<nn::Module>& module, const Variable
   if (const auto* wrapper = dynamic_cast<const DataParallel*>(module.get())) {
     return data_parallel(wrapper->module(), input, options);
   }
-  SumsOfReplicas sums;
+  ExchangesBySize sums;
   return run(*module, input, resolve(options, *module), sums);
 }
 
@@ -51,7 +51,7 @@ DataParallel::DataParallel(std::shared_ptr<nn::Module> module, const DataParalle
 }
 
 Variable DataParallel::forward(const Variable& input) {
-  return run(*module(), input, options_, replica_sums_);
+  return run(*module(), input, options_, exchanges_);
 }
 
 }  // namespace lockstep::parallel

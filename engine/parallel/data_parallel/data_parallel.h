@@ -56,7 +56,7 @@ class DataParallel final : public nn::ModuleOf<DataParallel> {
  private:
   DataParallelOptions options_;
   // How replicas share statistics, by their number; made when a batch first has so many.
-  std::map<std::size_t, std::vector<std::shared_ptr<ReplicaSums>>> replica_sums_;
+  std::map<std::size_t, std::vector<std::shared_ptr<StatisticsExchange>>> exchanges_;
 };
 
 }  // namespace lockstep::parallel

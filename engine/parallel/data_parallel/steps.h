@@ -97,8 +97,8 @@ std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Modul
 // groups[i].
 // Throws Error{State} if one thread issues the work of all devices: it cannot wait for itself.
 void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
-                     const std::vector<std::shared_ptr<ReplicaSums>>& groups);
+                     const std::vector<std::shared_ptr<StatisticsExchange>>& groups);
 // Groups for so many replicas, which meet as threads.
-std::vector<std::shared_ptr<ReplicaSums>> make_replica_sums(std::size_t num_replicas);
+std::vector<std::shared_ptr<StatisticsExchange>> make_replica_sums(std::size_t num_replicas);
 
 }  // namespace lockstep::parallel

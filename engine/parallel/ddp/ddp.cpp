@@ -109,7 +109,7 @@ void find_wrappers(const nn::Module& module, std::vector<std::string>& found) {
   for (const auto& [unused, child] : module.children()) find_wrappers(*child, found);
 }
 
-void tell_wrapped(trace::Observer& observer, const Ddp& ddp, const nn::Module& module) {
+void notify_wrapped(trace::Observer& observer, const Ddp& ddp, const nn::Module& module) {
   std::vector<const void*> leaves;
   for (const Variable& parameter : module.parameters()) leaves.push_back(parameter.identity());
   std::vector<std::string> inside;
@@ -149,7 +149,7 @@ Ddp::Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
   for (const Variable& parameter : module->parameters()) {
     wrapped_.emplace_back(parameter, parameter.requires_grad());
   }
-  if (trace::Observer* observer = trace::observer()) tell_wrapped(*observer, *this, *module);
+  if (trace::Observer* observer = trace::observer()) notify_wrapped(*observer, *this, *module);
   register_child("module", std::move(module));
 }
 

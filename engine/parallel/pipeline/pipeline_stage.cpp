@@ -167,7 +167,7 @@ Tensor PipelineStage::run_step(const Tensor& x, const Tensor& labels, std::size_
   }
   thread_context().first_row = first_row;
   add_shared_gradients();
-  return tell_loss(step.loss_sum);
+  return share_loss(step.loss_sum);
 }
 
 Variable PipelineStage::run_part(std::size_t part, const Variable& x) const {
@@ -299,15 +299,15 @@ Tensor PipelineStage::clip_gradients(double max_norm) const {
 }
 
 // By messages, which have arrived before the other stages are done: nobody waits.
-Tensor PipelineStage::tell_loss(const Tensor& loss) const {
+Tensor PipelineStage::share_loss(const Tensor& loss) const {
   const int last = static_cast<int>(plan_.num_stages) - 1;
   if (static_cast<int>(rank_) == last) {
     for (int rank = 0; rank < last; ++rank) communicator_->send(loss, rank);
     return loss;
   }
-  const Tensor told = Tensor::empty({}, dtype_, device_);
-  communicator_->recv(told, last).wait();
-  return told;
+  const Tensor received = Tensor::empty({}, dtype_, device_);
+  communicator_->recv(received, last).wait();
+  return received;
 }
 
 Variable PipelineStage::evaluate(const Tensor& x) {

@@ -115,7 +115,7 @@ class PipelineStage {
   void send_activations(const Tensor& tensor, std::size_t part);
   Tensor receive_activations(std::size_t part, std::size_t num_rows);
   void add_shared_gradients() const;
-  Tensor tell_loss(const Tensor& loss) const;
+  Tensor share_loss(const Tensor& loss) const;
 
   comm::Communicator* communicator_;
   const std::size_t rank_;

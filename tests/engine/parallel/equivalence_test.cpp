@@ -90,14 +90,14 @@ TEST(SyncBatchNorm, NeedsAThreadPerReplicaAndPrintsAsPyTorchs) {
     training.batch_norm = true;
     return training;
   }());
-  parallel::sync_batch_norm({model}, parallel::make_replica_sums(1));
+  parallel::sync_batch_norm({model}, parallel::make_statistics_exchanges(1));
   EXPECT_NE(model->to_string().find("SyncBatchNorm(12, eps=1e-05, momentum=0.1"),
             std::string::npos);
   ThreadContext context = thread_context();
   context.issue = Issue::by_caller;
   const ThreadContextScope scope(context);
   expect_error(ErrorCode::State, "one thread issues the work of all devices",
-               [&] { parallel::sync_batch_norm({model}, parallel::make_replica_sums(1)); });
+               [&] { parallel::sync_batch_norm({model}, parallel::make_statistics_exchanges(1)); });
 }
 
 TEST_P(Equivalence, DropoutMasksDoNotDependOnTheSharding) {
