@@ -153,6 +153,9 @@ void BackwardPass::run_node(Node& node, Gradients& grad_outputs) {
   if (std::ranges::any_of(grad_outputs, &Tensor::defined)) {
     const runtime::WorkSpan span(runtime::logical_device(node.device()).compute_stream(),
                                  trace::Lane::compute, trace::Category::op, node.name());
+    if (trace::Observer* observer = trace::observer(); observer != nullptr && node.observed_) {
+      observer->backward(number_, node.observed_, trace::host_values(grad_outputs[0]));
+    }
     grads = node.backward(grad_outputs);
   }
   grad_outputs.clear();

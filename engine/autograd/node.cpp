@@ -6,6 +6,7 @@
 #include "engine/autograd/variable.h"
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep {
 namespace {
@@ -91,6 +92,15 @@ const Tensor& Node::saved(std::size_t i) const {
 
 namespace {
 
+std::shared_ptr<const void> observed(trace::Observer& observer, const char* name,
+                                     const Variable& first, const Tensor& result,
+                                     std::initializer_list<Tensor> saved) {
+  trace::Operation operation{name, 1, trace::host_values(result), {}};
+  if (first.shape().num_dims() > 0) operation.num_rows = first.shape()[0];
+  for (const Tensor& tensor : saved) operation.saved.push_back(trace::host_values(tensor));
+  return observer.operation(operation);
+}
+
 bool needs_node(std::span<const Variable> inputs) {
   return grad_enabled() && std::ranges::any_of(inputs, requires_grad);
 }
@@ -104,6 +114,9 @@ Variable record(const char* name, std::initializer_list<Variable> inputs, Tensor
     runtime::sample_memory(result.logical_device());
   if (!needs_node(all)) return Variable(std::move(result));
   auto node = std::make_shared<Node>(name, all, 1, result.device(), saved, std::move(backward));
+  if (trace::Observer* observer = trace::observer()) {
+    node->observed_ = observed(*observer, name, all[0], result, saved);
+  }
   return GraphAccess::make_result(std::move(result), std::move(node), 0);
 }
 

@@ -90,6 +90,8 @@ class Node {
 
  private:
   friend class BackwardPass;
+  friend Variable record(const char*, std::initializer_list<Variable>, Tensor,
+                         std::initializer_list<Tensor>, Backward);
 
   const char* name_;
   std::vector<Edge> edges_;
@@ -97,6 +99,7 @@ class Node {
   Device device_;
   std::vector<std::pair<Tensor, std::uint64_t>> saved_;  // with their versions (Tensor::version)
   Backward backward_;
+  std::shared_ptr<const void> observed_;  // what the observer keeps with it
   std::uint64_t sequence_;
   bool released_ = false;
 };

@@ -32,11 +32,12 @@ namespace lockstep::trace {
 // a thread has waited for it.
 enum class Moment { made, begins, ends, waited };
 
-struct Loss {
-  std::size_t num_rows = 0;
-  bool is_mean = true;     // over the rows; else their sum
-  ConstTensorView value;   // one element
-  ConstTensorView labels;  // int64, or empty
+// An operation that was recorded for backward (engine/autograd/node.h).
+struct Operation {
+  std::string_view name;
+  std::size_t num_rows = 1;  // of its first input
+  ConstTensorView result;
+  std::vector<ConstTensorView> saved;
 };
 
 struct LeafGradient {
@@ -107,10 +108,11 @@ class Observer {
   virtual void batch(ConstTensorView /*rows*/, std::size_t /*num_rows*/) {}
   // A layer in training is about to use and change this running statistic.
   virtual void buffer(ConstTensorView /*values*/) {}
-  // A loss was computed. Its node passes the result on to loss_backward.
-  virtual std::shared_ptr<const void> loss(const Loss&) { return nullptr; }
-  virtual void loss_backward(std::uint64_t /*pass*/, const std::shared_ptr<const void>& /*loss*/,
-                             ConstTensorView /*upstream*/) {}
+  // An operation was computed. Its node passes the result on to backward(), unless it is nullptr.
+  virtual std::shared_ptr<const void> operation(const Operation&) { return nullptr; }
+  // upstream: the gradient of the operation's result.
+  virtual void backward(std::uint64_t /*pass*/, const std::shared_ptr<const void>& /*operation*/,
+                        ConstTensorView /*upstream*/) {}
   virtual void leaf_gradient(const LeafGradient&) {}
 
   // --- from gradients to weights ---

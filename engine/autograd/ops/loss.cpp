@@ -1,23 +1,11 @@
 #include <utility>
 
-#include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
-#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
-namespace {
-
-void tell_backward(const std::shared_ptr<const void>& told, const Tensor& grad_loss) {
-  if (trace::Observer* observer = trace::observer(); observer != nullptr && told) {
-    observer->loss_backward(running_pass_number(), told, trace::host_values(grad_loss));
-  }
-}
-
-}  // namespace
-
 // loss = mean or sum over rows of -log softmax(logits)[label]:
 // grad_logits = (softmax(logits) - onehot(label)) * grad_loss (/ rows for mean).
 Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction reduction,
@@ -37,14 +25,8 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
   if (use == Logits::consume) x.bump_version();
   loss.backend().softmax_cross_entropy_forward(
       loss.stream(), {x.matrix(), labels.view(), reduction, probabilities.matrix(), loss.view()});
-  std::shared_ptr<const void> told;
-  if (trace::Observer* observer = trace::observer()) {
-    told = observer->loss({x.size(0), reduction == Reduction::mean, trace::host_values(loss),
-                           trace::host_values(labels)});
-  }
-  const auto backward = [reduction, use, told](const Node& node, const Gradients& grad_outputs) {
+  const auto backward = [reduction, use](const Node& node, const Gradients& grad_outputs) {
     const Tensor& classes = node.saved(1);
-    tell_backward(told, grad_outputs[0]);
     const Tensor& kept = node.saved(0);
     const Tensor grad_logits = use == Logits::consume ? kept : node.gradient_buffer(0);
     if (use == Logits::consume) grad_logits.bump_version();
@@ -53,7 +35,9 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
         {kept.matrix(), classes.view(), reduction, grad_outputs[0].view(), grad_logits.matrix()});
     return Gradients{grad_logits};
   };
-  return record("CrossEntropy", {logits}, std::move(loss), {probabilities, labels}, backward);
+  const bool is_mean = reduction == Reduction::mean;
+  return record(is_mean ? "CrossEntropy" : "CrossEntropySum", {logits}, std::move(loss),
+                {probabilities, labels}, backward);
 }
 
 // loss = mean or sum of (x - target)^2: grad_x = 2 (x - target) * grad_loss (/ elements for mean).
@@ -65,20 +49,16 @@ Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) 
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
   loss.backend().mse_forward(loss.stream(),
                              {x.value().view(), target.view(), reduction, loss.view()});
-  std::shared_ptr<const void> told;
-  if (trace::Observer* observer = trace::observer()) {
-    const std::size_t num_rows = x.shape().num_dims() == 0 ? 1 : x.shape()[0];
-    told = observer->loss({num_rows, reduction == Reduction::mean, trace::host_values(loss), {}});
-  }
-  const auto backward = [reduction, told](const Node& node, const Gradients& grad_outputs) {
-    tell_backward(told, grad_outputs[0]);
+  const auto backward = [reduction](const Node& node, const Gradients& grad_outputs) {
     const Tensor grad_x = node.gradient_buffer(0);
     grad_x.backend().mse_backward(grad_x.stream(),
                                   {node.saved(0).view(), node.saved(1).view(), reduction,
                                    grad_outputs[0].view(), grad_x.view()});
     return Gradients{grad_x};
   };
-  return record("MseLoss", {x}, std::move(loss), {x.value(), target}, backward);
+  const bool is_mean = reduction == Reduction::mean;
+  return record(is_mean ? "MseLoss" : "MseLossSum", {x}, std::move(loss), {x.value(), target},
+                backward);
 }
 
 }  // namespace lockstep

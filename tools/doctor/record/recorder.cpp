@@ -37,10 +37,10 @@ using nlohmann::json;
 using trace::Moment;
 using trace::OptimizerStep;
 
-// Each of the first kToldSteps steps is recorded, later every kToldLater-th: the same on every
-// rank.
-constexpr std::uint64_t kToldSteps = 256;
-constexpr std::uint64_t kToldLater = 64;
+// Each of the first kRecordedSteps steps is recorded, later every kRecordedLater-th: the same on
+// every rank.
+constexpr std::uint64_t kRecordedSteps = 256;
+constexpr std::uint64_t kRecordedLater = 64;
 constexpr int kMostScheduled = 1000;       // learning rates per thread
 constexpr std::size_t kMostCalls = 4096;   // calls of a rank that are remembered
 constexpr std::size_t kMostPasses = 4096;  // backward passes that are remembered
@@ -89,7 +89,7 @@ struct Optimizer {
   std::uint64_t id = 0;
   std::uint64_t num_steps = 0;
   std::uint64_t last_event = 0;  // of the step before
-  bool is_told = true;           // false if the current step is not recorded
+  bool is_recorded = true;       // false if the current step is not recorded
   StepRecord begun;
 };
 
@@ -130,9 +130,9 @@ class Recorder final : public trace::Observer {
  public:
   void batch(ConstTensorView rows, std::size_t num_rows) override;
   void buffer(ConstTensorView values) override;
-  std::shared_ptr<const void> loss(const trace::Loss& loss) override;
-  void loss_backward(std::uint64_t pass, const std::shared_ptr<const void>& loss,
-                     ConstTensorView upstream) override;
+  std::shared_ptr<const void> operation(const trace::Operation& operation) override;
+  void backward(std::uint64_t pass, const std::shared_ptr<const void>& loss,
+                ConstTensorView upstream) override;
   void leaf_gradient(const trace::LeafGradient& gradient) override;
   void step(const OptimizerStep& step, Moment moment) override;
   std::string new_group_name() override { return doctor::new_group_name(); }
@@ -180,36 +180,38 @@ void Recorder::buffer(ConstTensorView values) {
   if (values.data != nullptr) buffers[values.data] = hash_of(values);
 }
 
-std::shared_ptr<const void> Recorder::loss(const trace::Loss& told) {
+// Only losses are recorded; cross-entropy has labels.
+std::shared_ptr<const void> Recorder::operation(const trace::Operation& operation) {
+  const bool has_labels = operation.name.starts_with("CrossEntropy");
+  if (!has_labels && !operation.name.starts_with("MseLoss")) return nullptr;
   auto loss = std::make_shared<LossRecord>();
-  loss->num_rows = told.num_rows;
-  loss->is_mean = told.is_mean;
-  loss->value = scalar_of(told.value, std::numeric_limits<double>::quiet_NaN());
-  if (batch_rows.size() == told.num_rows) loss->hashes = batch_rows;
-  const ConstTensorView& labels = told.labels;
-  if (labels.data != nullptr && labels.dtype == DType::int64 &&
-      labels.num_elements == told.num_rows) {
+  loss->num_rows = operation.num_rows;
+  loss->is_mean = !operation.name.ends_with("Sum");
+  loss->value = scalar_of(operation.result, std::numeric_limits<double>::quiet_NaN());
+  if (batch_rows.size() == operation.num_rows) loss->hashes = batch_rows;
+  const ConstTensorView labels = has_labels ? operation.saved[1] : ConstTensorView{};
+  if (labels.data != nullptr && labels.num_elements == operation.num_rows) {
     const auto* first = static_cast<const std::int64_t*>(labels.data);
-    loss->labels.assign(first, first + told.num_rows);
+    loss->labels.assign(first, first + operation.num_rows);
   }
   return loss;
 }
 
-void Recorder::loss_backward(std::uint64_t pass, const std::shared_ptr<const void>& loss,
-                             ConstTensorView upstream) {
+void Recorder::backward(std::uint64_t pass, const std::shared_ptr<const void>& loss,
+                        ConstTensorView upstream) {
   LossRecord record = *std::static_pointer_cast<const LossRecord>(loss);
   record.upstream = scalar_of(upstream, 1);
   const std::lock_guard lock(mutex_);
   pass_of(pass).losses.push_back(std::move(record));
 }
 
-void Recorder::leaf_gradient(const trace::LeafGradient& told) {
-  const Sketch sketch = sketch_of(told.gradient);
-  const bool is_fresh = told.before.data == nullptr;
-  const bool adds = !is_fresh && !is_zero(sketch_of(told.before));
+void Recorder::leaf_gradient(const trace::LeafGradient& arriving) {
+  const Sketch sketch = sketch_of(arriving.gradient);
+  const bool is_fresh = arriving.before.data == nullptr;
+  const bool adds = !is_fresh && !is_zero(sketch_of(arriving.before));
   const std::uint64_t number = next_number();
   const std::lock_guard lock(mutex_);
-  LeafGradient& held = gradients_[told.leaf];
+  LeafGradient& held = gradients_[arriving.leaf];
   if (is_fresh) {
     const bool was_discarded = !held.was_used && (!held.parts.empty() || held.was_discarded);
     held = {};
@@ -219,9 +221,9 @@ void Recorder::leaf_gradient(const trace::LeafGradient& told) {
     held.holds_used_one = adds;
   }
   if (held.parts.empty()) held.begun = number;
-  if (held.parts.empty() || held.parts.back().pass != told.pass) {
-    held.parts.push_back({told.pass, {}});
-    pass_of(told.pass).leaves[told.leaf] = told.num_elements;
+  if (held.parts.empty() || held.parts.back().pass != arriving.pass) {
+    held.parts.push_back({arriving.pass, {}});
+    pass_of(arriving.pass).leaves[arriving.leaf] = arriving.num_elements;
   }
   for (std::size_t i = 0; i < kSketchSize; ++i) held.parts.back().gradient[i] += sketch[i];
   held.arrived = number;
@@ -353,13 +355,13 @@ void Recorder::begin_step(const OptimizerStep& step) {
   StepRecord begun;
   begun.optimizer = its.id;
   begun.step = its.num_steps++;
-  its.is_told = begun.step < kToldSteps || begun.step % kToldLater == 0;
+  its.is_recorded = begun.step < kRecordedSteps || begun.step % kRecordedLater == 0;
   std::set<const void*> stepped;
   for (const OptimizerStep::Parameter& parameter : step.parameters) {
     stepped.insert(parameter.leaf);
     std::optional<LeafGradient> gradient;
     if (parameter.has_gradient) gradient = take_gradient(parameter.leaf);
-    if (!its.is_told) continue;
+    if (!its.is_recorded) continue;
     begun.parameters.push_back(
         record_of(parameter, gradient.value_or(LeafGradient{}), its.last_event));
     for (const PartRecord& part : begun.parameters.back().parts) begun.passes[part.pass];
@@ -382,7 +384,7 @@ void Recorder::end_step(const OptimizerStep& step) {
   record.was_clipped = std::exchange(was_clipped, false);
   const auto held = std::exchange(buffers, {});
   const std::uint64_t since = std::exchange(its.last_event, next_number());
-  if (!its.is_told) return;
+  if (!its.is_recorded) return;
   record.learning_rate = step.learning_rate;
   record.device = step.device;
   for (const OptimizerStep::Parameter& parameter : step.parameters) {
