@@ -45,7 +45,6 @@ class BackwardPass {
   };
 
   std::vector<Device> expect_gradients(const Edge& root);
-  void add_task(Device device, std::uint64_t priority, std::function<void()> run);
   void run_node(Node& node, Gradients& grad_outputs);
   void deliver(const Edge& edge, Tensor grad, std::optional<Device> here);
   void deliver_to_leaf(const Variable& leaf, Tensor grad);
@@ -110,13 +109,6 @@ std::vector<Device> BackwardPass::expect_gradients(const Edge& root) {
   return devices;
 }
 
-void BackwardPass::add_task(Device device, std::uint64_t priority, std::function<void()> run) {
-  tasks_->add({device, priority, [this, run = std::move(run)] {
-                 const RunningScope scope(this);
-                 run();
-               }});
-}
-
 // Hands the gradient of an input to a leaf, or to the node that made the input, which runs when all
 // gradients of its outputs are there. here: the device whose line of work calls; nullopt before
 // there is one.
@@ -124,10 +116,12 @@ void BackwardPass::deliver(const Edge& edge, Tensor grad, std::optional<Device> 
   if (edge.leaf.defined()) {
     if (here == edge.device) return deliver_to_leaf(edge.leaf, std::move(grad));
     // Leaves come first: their hooks start communication.
-    return add_task(edge.device, ~std::uint64_t{0},
-                    [this, leaf = edge.leaf, grad = std::move(grad)]() mutable {
-                      deliver_to_leaf(leaf, std::move(grad));
-                    });
+    tasks_->add({edge.device, ~std::uint64_t{0},
+                 [this, leaf = edge.leaf, grad = std::move(grad)]() mutable {
+                   const RunningScope scope(this);
+                   deliver_to_leaf(leaf, std::move(grad));
+                 }});
+    return;
   }
   const std::lock_guard lock(mutex_);
   Arrivals& arrived = arrivals_[edge.node.get()];
@@ -142,10 +136,11 @@ void BackwardPass::deliver(const Edge& edge, Tensor grad, std::optional<Device> 
     sum = std::move(total);
   }
   if (--arrived.missing > 0) return;
-  add_task(edge.node->device(), edge.node->sequence(),
-           [this, node = edge.node, grads = std::move(arrived.grads)]() mutable {
-             run_node(*node, grads);
-           });
+  tasks_->add({edge.node->device(), edge.node->sequence(),
+               [this, node = edge.node, grads = std::move(arrived.grads)]() mutable {
+                 const RunningScope scope(this);
+                 run_node(*node, grads);
+               }});
 }
 
 void BackwardPass::run_node(Node& node, Gradients& grad_outputs) {

@@ -54,8 +54,10 @@ bool DeviceTasks::is_over() {
 // for this one.
 void DeviceTasks::work(Device own) {
   const ThreadContextScope scope(context_);
-  for (std::uint32_t seen = changed_.load(); !is_over(); seen = changed_.load()) {
+  while (true) {
+    const std::uint32_t seen = changed_.load();
     if (run_one(own)) continue;
+    if (is_over()) return;
     if (context_.issue == Issue::by_caller && run_one({})) continue;  // no other thread will
     const trace::ScopedSpan span(trace::Lane::host, trace::Category::wait,
                                  "wait for other devices");
