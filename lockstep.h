@@ -25,13 +25,17 @@
 // Gradients.
 #include "engine/autograd/gradient_check.h"
 #include "engine/autograd/node.h"  // record(): an operation of your own
+#include "engine/autograd/ops/images.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/ops/sequences.h"
 #include "engine/autograd/variable.h"
 
 // Ranks: as threads (thread_group.h), or as processes (launch/rendezvous.h, then process_group.h).
 #include "engine/comm/communicator.h"
 #include "engine/comm/process_group.h"
+#include "engine/comm/reduce_op.h"
 #include "engine/comm/thread_group.h"
+#include "engine/comm/work.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/launch/rendezvous.h"
 
@@ -49,6 +53,8 @@
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
 #include "engine/nn/models.h"
+#include "engine/nn/module.h"
+#include "engine/nn/sequence_layers.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/clip_grad_norm.h"
 #include "engine/optim/optimizer.h"

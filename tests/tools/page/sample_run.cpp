@@ -69,7 +69,7 @@ Json sample_run() {
             {"memory_bytes", 8589934592},
             {"os", "An OS"},
             {"gpus", Json::array()},
-            {"version", "0.1.0"},
+            {"version", "0.2.0"},
             {"build", "Release"}}},
           {"config",
            {{"device", "cpu"},
