@@ -170,9 +170,6 @@ TEST(CommandLines, AreCarriedOutOrRefusedInOneLine) {
   }
   EXPECT_GT(num_ended[0], 0u);
   EXPECT_GT(num_ended[2], 0u);
-  report_row("command lines and environments", num_ended[0] + num_ended[1] + num_ended[2],
-             fmt::format("{} carried out, {} failed, {} refused, in one line each", num_ended[0],
-                         num_ended[1], num_ended[2]));
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-// Decides how often a generator of hostile input runs, and reports the outcome.
+// Decides how often a generator of hostile input runs.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -34,13 +33,5 @@ class Rounds {
   std::uint64_t seed_ = 0;
   Clock::time_point end_ = Clock::time_point::max();
 };
-
-// A row of the table that scripts/robustness.sh prints from the output of the tests.
-inline void report_row(const std::string& attacked, std::uint64_t num_attacks,
-                       const std::string& outcome) {
-  std::printf("robustness | %s | %llu | %s |\n", attacked.c_str(),
-              static_cast<unsigned long long>(num_attacks), outcome.c_str());
-  std::fflush(stdout);
-}
 
 }  // namespace lockstep::testing

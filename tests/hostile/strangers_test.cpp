@@ -122,20 +122,13 @@ void expect_to_meet(const std::string& port) {
 
 TEST(Strangers, KeepNoJobFromStarting) {
   const std::string port = free_port();
-  const auto start = std::chrono::steady_clock::now();
   const Crowd crowd(port, 1);
-  std::size_t num_jobs = 0;
   for (Rounds round(2); round.go_on() && !HasFailure(); round.next()) {
     const std::size_t enough = crowd.num_connections() + kConnectionsPerRound;
     do {
       expect_to_meet(port);
-      ++num_jobs;
     } while (crowd.num_connections() < enough);
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  report_row("joining: connections of strangers", crowd.num_connections(),
-             fmt::format("{:.0f} in a second; all {} jobs of 3 ranks that were started met",
-                         static_cast<double>(crowd.num_connections()) / took.count(), num_jobs));
 }
 
 // A job that trains has the weights that it has undisturbed.
@@ -155,8 +148,6 @@ TEST(Strangers, DisturbNoJobThatRuns) {
   do {
     EXPECT_EQ(train(port), undisturbed);
   } while (crowd.num_connections() <= 100);
-  report_row("running job: connections of strangers", crowd.num_connections(),
-             "the weights of an undisturbed job, bit for bit");
 }
 
 }  // namespace
