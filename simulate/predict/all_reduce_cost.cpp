@@ -14,7 +14,7 @@ double nvlink_ring_bytes_per_second(const std::vector<std::vector<double>>& link
   if (num_gpus < 2) return 0;
   if (num_gpus == 2) return links[0][1];
   std::vector<std::size_t> joined{0};                     // with GPU 0, directly or over others
-  double unit = std::numeric_limits<double>::infinity();  // of one link: the slowest
+  double unit = std::numeric_limits<double>::infinity();  // the slowest link's rate
   for (std::size_t i = 0; i < joined.size(); ++i) {
     for (std::size_t j = 0; j < num_gpus; ++j) {
       if (links[joined[i]][j] == 0) continue;

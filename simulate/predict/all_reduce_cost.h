@@ -34,7 +34,7 @@ struct NcclGroup {
   std::size_t num_hosts = 1;
   bool over_nvlink = false;
   bool has_ll128 = false;            // NVLink from Volta on
-  double bus_bytes_per_second = 0;   // of the ring
+  double bus_bytes_per_second = 0;   // the ring's rate
   double nvls_bytes_per_second = 0;  // algorithm bandwidth; 0: no NVLS
   // Added to NCCL's constants for links' latencies: per step within a host, and between hosts.
   double extra_step_seconds = 0;
@@ -82,7 +82,7 @@ class AllReduceCost {
   std::size_t num_devices_;
   std::optional<plan::AllReducePlan> plan_;
   NcclGroup group_;
-  std::map<std::size_t, double> known_;  // by bytes
+  std::map<std::size_t, double> known_;  // keyed by bytes
 };
 
 // The links' charge for the engine's own plan; automatic: for the plan that it would choose.

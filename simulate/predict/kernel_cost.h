@@ -22,9 +22,9 @@ struct LayerShape {
   double inputs = 0;
   double outputs = 0;
   std::size_t element_size = sizeof(float);
-  double image_bytes = 0;  // of a convolution: its images, in and out
+  double image_bytes = 0;  // a convolution's images, in and out
 
-  double parameter_bytes() const {  // of weights and bias
+  double parameter_bytes() const {  // weights and bias
     return (inputs + 1) * outputs * static_cast<double>(element_size);
   }
 };

@@ -12,7 +12,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct LaneState {
   std::vector<std::size_t> queue;
-  std::size_t next = 0;  // in the queue
+  std::size_t next = 0;  // place in the queue
   bool is_busy = false;
   double left = 0;  // seconds of the work under way, alone
 };

@@ -47,9 +47,9 @@ class Network {
 
   const Topology& topology_;
   double latency_factor_;
-  std::vector<std::vector<std::pair<std::size_t, Hop>>> neighbours_;  // by node: (node, hop there)
-  std::unordered_map<std::size_t, std::vector<Hop>> routes_;          // by from * nodes + to
-  std::vector<std::vector<Hop>> arrived_by_;  // by source node, by node; empty: not searched yet
+  std::vector<std::vector<std::pair<std::size_t, Hop>>> neighbours_;  // indexed by node
+  std::unordered_map<std::size_t, std::vector<Hop>> routes_;          // key: from * nodes + to
+  std::vector<std::vector<Hop>> arrived_by_;  // [source][node]; empty: not searched yet
 };
 
 // Messages that are under way together.
@@ -58,7 +58,7 @@ class Traffic {
   explicit Traffic(Network& network) : network_(network), bytes_(network.num_hops(), 0) {}
 
   void add(std::size_t from_node, std::size_t to_node, double num_bytes);
-  double seconds() const;  // of the fullest link, and the latency
+  double seconds() const;  // time on the fullest link, plus the latency
   double wire_seconds() const { return wire_; }
   double latency_seconds() const { return latency_; }
 

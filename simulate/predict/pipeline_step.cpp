@@ -24,10 +24,10 @@ constexpr double kAddPasses = 3;
 struct Part {
   double forward = 0;
   double backward = 0;
-  double again = 0;  // of a backward pass that adds to gradients
+  double again = 0;  // a backward pass that adds to gradients
   double optimizer = 0;
   double hop = 0;           // to the next part, and of the gradient back from it
-  double output_bytes = 0;  // of that hop
+  double output_bytes = 0;  // that hop's output
 };
 
 std::vector<Part> parts_of(Network& network, const Workload& workload, const StepOptions& options) {

@@ -55,13 +55,13 @@ struct LayerWork {
   double forward_seconds = 0;
   double backward_seconds = 0;
   std::vector<std::size_t> tensor_bytes = {};  // float32 gradients, in the order of registration
-  double output_bytes = 0;                     // of its rows, if known
+  double output_bytes = 0;                     // its rows' outputs, if known
   // Running statistics, which DDP broadcasts from rank 0 ahead of the forward pass.
   std::vector<std::size_t> buffer_bytes = {};
   // For a batch norm over the rows of all ranks: the float64 sums that they exchange in each pass,
   // and the times of the kernels that make them.
   struct SharedStatistics {
-    std::size_t num_bytes = 0;  // of a rank; 0: there are none
+    std::size_t num_bytes = 0;  // each rank's; 0: none
     double forward_seconds = 0;
     double backward_seconds = 0;
   } statistics = {};
@@ -75,9 +75,9 @@ struct Workload {
   std::vector<LayerWork> layers;
   double optimizer_seconds = 0;
   double fixed_seconds = 0;  // whatever the batch: host, launches
-  double input_bytes = 0;    // of its rows
+  double input_bytes = 0;    // its rows' inputs
 
-  double compute_seconds() const;  // of a step on one device
+  double compute_seconds() const;  // time of a step on one device
   std::size_t gradient_bytes() const;
 };
 
@@ -114,9 +114,9 @@ struct StepOptions {
 struct PredictedStep {
   double step_seconds = 0;
   trace::StepBreakdown breakdown;    // adds up to it; `wait` is for the slowest device
-  double busy_fraction = 0;          // of a device: it computes
+  double busy_fraction = 0;          // share of the step that a device computes
   double comm_bytes_per_device = 0;  // that the device which sends most sends
-  std::vector<Work> work;            // of the last simulated step, which begins at 0
+  std::vector<Work> work;            // the last simulated step's, which begins at 0
   std::vector<DoneWork> times;
 };
 

@@ -58,7 +58,7 @@ class StepWork {
     std::size_t layer;
     std::size_t bytes;
   };
-  struct CommWork {     // of one bucket or tensor
+  struct CommWork {     // one bucket or tensor on its way
     std::size_t layer;  // the layer whose backward pass completes it
     std::size_t bytes;
     double seconds;

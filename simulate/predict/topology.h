@@ -32,7 +32,7 @@ struct Link {
   std::size_t a = 0;  // indices of nodes
   std::size_t b = 0;
   LinkKind kind = LinkKind::pcie;
-  double bytes_per_second = 0;  // in each direction
+  double bytes_per_second = 0;  // each direction's
   double latency_seconds = 0;
 };
 
@@ -47,7 +47,7 @@ struct DeviceProfile {
   double flops_per_second = 0;         // peak, float32 without tensor cores
   double memory_bytes_per_second = 0;  // peak
   double memory_bytes = 0;
-  double launch_seconds = 5e-6;  // of one kernel
+  double launch_seconds = 5e-6;  // time of one kernel's launch
 };
 
 struct Topology {

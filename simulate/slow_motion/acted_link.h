@@ -44,10 +44,10 @@ class ActedLink final : public comm::LinkModel {
 
   Machine& machine_;
   int rank_;
-  std::vector<int> devices_;  // by rank
-  std::vector<int> hosts_;    // by rank; empty if all are on one
+  std::vector<int> devices_;  // indexed by rank
+  std::vector<int> hosts_;    // indexed by rank; empty: one host
   comm::CallHeader call_;
-  Time call_begin_{};                    // of the data of all ranks
+  Time call_begin_{};                    // when all ranks' data are there
   std::atomic<std::thread::id> caller_;  // makes the rank's calls, and runs blocking ones
   bool is_in_call_ = false;
   Time step_begin_{};

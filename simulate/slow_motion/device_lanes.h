@@ -54,7 +54,7 @@ class DeviceLanes {
     Time begin{};
     Time at{};        // until when `left` is valid; the same for both while both lanes work
     double left = 0;  // nanoseconds that the work still takes alone
-    Time end{};       // of the last work; of the current one if it is done
+    Time end{};       // end of the last work that is done
   };
 
   State& state(Lane lane) { return states_[static_cast<std::size_t>(lane)]; }

@@ -81,7 +81,7 @@ struct Machine::Device {
 
   DeviceLanes lanes;
   const double slowness;
-  const int track;  // of its spans
+  const int track;  // its spans' track
 
   mutable std::mutex mutex;  // guards the members below
   Time held_back{};          // no kernel begins before

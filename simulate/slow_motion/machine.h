@@ -71,7 +71,7 @@ class MemoryTimes {
     std::uintptr_t end;
     Written written;
   };
-  using Blocks = std::map<std::uintptr_t, Block>;  // by where they begin; disjoint
+  using Blocks = std::map<std::uintptr_t, Block>;  // keyed by their begin; disjoint
 
   // The first block that ends after `begin`.
   Blocks::const_iterator first_behind(std::uintptr_t begin) const;
@@ -176,9 +176,9 @@ class Machine {
   struct DeviceState {
     const char* kernel = nullptr;         // the current one, or nullptr
     const char* communication = nullptr;  // the current one, or nullptr
-    double busy_seconds = 0;              // of modelled time, in kernels
+    double busy_seconds = 0;              // modelled time in kernels
   };
-  std::vector<DeviceState> device_states() const;  // in the order of options.devices
+  std::vector<DeviceState> device_states() const;  // ordered as options.devices
   // Bytes that have been sent over each hop (predict::Hop) so far.
   std::vector<double> bytes_by_hop() const;
 
@@ -200,7 +200,7 @@ class Machine {
   Time source_ready(const Written& source) const;
   struct Inputs {
     Delivery delivery;
-    std::size_t num_bytes = 0;      // of messages
+    std::size_t num_bytes = 0;      // bytes of messages
     bool is_of_collective = false;  // the input that arrives last
   };
   // Sends the kernel the memory that it reads from other devices.
@@ -210,7 +210,7 @@ class Machine {
   const Time origin_;
   MemoryTimes memory_;
   std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<int> places_;  // of cpu:i in devices_, or -1
+  std::vector<int> places_;  // index: cpu:i; value: its place in devices_, or -1
 
   mutable std::mutex network_mutex_;  // guards the members below
   predict::Network network_;

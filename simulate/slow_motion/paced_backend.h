@@ -33,11 +33,11 @@ class PacedBackend final : public Backend {
 struct KernelSizes {
   std::span<const Memory> reads;
   std::span<const Memory> writes;
-  std::optional<predict::LayerShape> product = {};  // of a layer
+  std::optional<predict::LayerShape> product = {};  // the layer whose product this is
   // Traffic of any other kernel; 0 if the predictor counts it with another one, as an activation's
   // gradient.
   double traffic_bytes = 0;
-  std::size_t scratch_bytes = 0;  // of patches
+  std::size_t scratch_bytes = 0;  // memory of the patches
 };
 
 class KernelListener {
