@@ -35,9 +35,9 @@ class BytePairs final : public Tokenizer {
   const Merge* find_merge(std::uint16_t left, std::uint16_t right) const;
   Tokens encode_word(std::string_view word) const;
 
-  std::vector<std::string> bytes_;  // of each token
+  std::vector<std::string> bytes_;  // each token's bytes
   std::unordered_map<std::string, std::uint16_t> tokens_;
-  std::unordered_map<std::uint32_t, Merge> merges_;  // of left << 16 | right
+  std::unordered_map<std::uint32_t, Merge> merges_;  // keyed by left << 16 | right
 };
 
 // The end of the word that begins at text[begin], as this regular expression finds it:

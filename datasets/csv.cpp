@@ -66,7 +66,7 @@ class LineReader {
 
   ByteSource source_;
   std::string text_;
-  std::size_t begin_ = 0;  // of the next line
+  std::size_t begin_ = 0;  // where the next line begins
   bool has_ended_ = false;
 };
 

@@ -54,7 +54,7 @@ std::string to_string(const DatasetSpec& spec);
 struct Dataset {
   data::LabelledRows train;
   data::LabelledRows test;
-  std::string characters = {};  // for a text whose tokens are characters: each once, in their order
+  std::string characters = {};  // a text's characters, in the order of their tokens
   // For other texts: how many tokens there are and, if a file says which, a checksum of them.
   std::string vocabulary = {};
 };
