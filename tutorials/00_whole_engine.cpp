@@ -46,7 +46,7 @@ using tutorial::Digits;
 using tutorial::Settings;
 using tutorial::Weights;
 
-constexpr std::size_t kPixels = 64;   // of a digit
+constexpr std::size_t kPixels = 64;   // a digit's
 constexpr std::size_t kClasses = 10;  // the digits 0 to 9
 
 // ─── 1. A tensor ────────────────────────────────────────────────────────────────────────────────
@@ -89,7 +89,7 @@ struct Variable {
   Tensor value;
   Tensor grad = {};                          // empty before the backward pass
   bool requires_grad = true;                 // false for the rows of a batch
-  std::string name = {};                     // of a parameter
+  std::string name = {};                     // a parameter's
   std::function<void()> on_grad_ready = {};  // a hook, which section 7 needs
 };
 
@@ -315,7 +315,7 @@ class Sgd {
 // A batch is cut into shards, one per device.
 struct Shard {
   int index = 0;
-  int count = 1;  // of all shards: a single one holds the whole batch
+  int count = 1;  // number of shards; one holds the whole batch
 };
 
 struct RowRange {
@@ -334,7 +334,7 @@ RowRange rows_of(const Shard& shard, std::size_t num_rows) {
 struct Batch {
   Tensor x;  // [rows, kPixels]
   std::vector<int> labels;
-  std::size_t global_rows = 0;  // of all shards together
+  std::size_t global_rows = 0;  // rows of all shards together
 };
 
 Batch take_rows(const Digits& digits, std::span<const std::size_t> rows) {

@@ -100,7 +100,7 @@ Tensor compute_gradients(const tutorial::Rows& shard) {
 
 struct Outcome {
   std::vector<Tensor> sums;             // on each rank
-  std::vector<std::size_t> bytes_sent;  // by each rank
+  std::vector<std::size_t> bytes_sent;  // one for each rank
 };
 
 // Every rank, a thread with a device of its own, computes its rows' gradients, then calls

@@ -133,7 +133,7 @@ void walk_through_plan(plan::RankBuffers buffers) {
 
 // Bytes and time of one way to all-reduce.
 struct Measured {
-  double sent_buffers = 0;  // by the busiest rank
+  double sent_buffers = 0;  // the busiest rank's
   double seconds = 0;       // until every rank has the sum: the fastest of some
 };
 

@@ -120,7 +120,7 @@ void show_buckets(const std::vector<Device>& devices) {
     model->to(device);
     parallel::Ddp ddp(model, ranks, {.bucket_mib = bucket_mib});
     const std::vector<nn::NamedParameter> parameters = model->named_parameters();
-    std::map<const void*, double> ready_ms;  // by gradient, since backward began
+    std::map<const void*, double> ready_ms;  // keyed by gradient; since backward began
     Clock::time_point start;
     for (auto [name, parameter] : parameters) {
       parameter.on_grad_ready([&](const Variable& leaf) {

@@ -35,7 +35,7 @@ constexpr double kEpochRows = 10.5e6;  // HIGGS has 11 million, of which half a 
 constexpr double kBucketMib = 0.25;
 constexpr double kOneBucketMib = 1000;
 constexpr double kTolerance = 0.1;
-constexpr double kLeastGain = 1.1;  // of DDP on eight over DataParallel on four
+constexpr double kLeastGain = 1.1;  // DDP on eight against DataParallel on four
 
 std::string machine = kMachine;  // --machine
 std::string model = kModel;      // --model

@@ -74,7 +74,7 @@ struct Settings {
   int batch = 0;
   double lr = 0;
   int num_steps = 0;
-  int seed = 0;  // of the first weights and of the rows' order
+  int seed = 0;  // draws the first weights and the rows' order
 };
 
 struct Trained {
@@ -159,7 +159,7 @@ void train_lenet_twice(const Data& data, const tutorial::Options& options) {
 struct Cause {
   const char* changed;
   Settings settings;
-  std::vector<double> accuracies = {};  // of the runs
+  std::vector<double> accuracies = {};  // one for each run
 
   double mean() const {
     return std::accumulate(accuracies.begin(), accuracies.end(), 0.0) / accuracies.size();

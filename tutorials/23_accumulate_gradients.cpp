@@ -99,7 +99,7 @@ void accumulate(parallel::Ddp& ddp, const MicroBatches& batches, const Cut& cut)
 
 struct Trained {
   std::vector<Tensor> weights;
-  double all_reduces = 0;  // of a step
+  double all_reduces = 0;  // all-reduces in a step
   double gradient_bytes = 0;
 };
 

@@ -102,7 +102,7 @@ std::string gradient_text(const Variable& bias) {
 }
 
 void average_with_find(const std::vector<Device>& devices) {
-  std::vector<std::vector<std::string>> own(2, std::vector<std::string>(2));  // by bias and rank
+  std::vector<std::vector<std::string>> own(2, std::vector<std::string>(2));  // [bias][rank]
   std::vector<std::string> averaged(2);
   std::string untouched;
   tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {

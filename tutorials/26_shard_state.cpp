@@ -29,7 +29,7 @@ using namespace lockstep;
 using parallel::ShardDepth;
 using parallel::Sharded;
 
-constexpr int kRows = 8;  // of each rank
+constexpr int kRows = 8;  // each rank's
 
 int num_ranks = 0;
 int num_layers = 8;  // --layers
@@ -73,8 +73,8 @@ void train_step(nn::Module& model, optim::Optimizer& optimizer, const Tensor& x,
 
 struct Trained {
   double kept = 0;     // bytes of rank 0 between two steps
-  double largest = 0;  // in a step
-  double sent = 0;     // in a step
+  double largest = 0;  // largest message of a step
+  double sent = 0;     // bytes sent in a step
   nn::StateDict weights;
 };
 

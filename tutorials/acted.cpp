@@ -40,7 +40,7 @@ predict::Workload workload_of(const Training& training, const predict::DevicePro
     parameter_bytes += layer.parameter_bytes();
   }
   workload.optimizer_seconds = predict::update_seconds(device, parameter_bytes);
-  workload.fixed_seconds = 2 * device.launch_seconds;  // of the loss, each way
+  workload.fixed_seconds = 2 * device.launch_seconds;  // the loss, each way
   workload.input_bytes = rows * static_cast<double>(sizes[0] * sizeof(float));
   return workload;
 }

@@ -7,7 +7,7 @@
 namespace lockstep::tutorial {
 namespace {
 
-constexpr std::uint64_t kSeed = 0;  // of the training
+constexpr std::uint64_t kSeed = 0;  // draws weights and rows
 
 std::shared_ptr<nn::Module> make_model(const Settings& settings, std::uint64_t seed) {
   return nn::make_mlp(fmt::format("mlp:64-{}-10", settings.hidden), seed, DType::float64);

@@ -32,7 +32,7 @@ std::string judge_ring_messages(const json& inputs, const json& answer) {
   const std::vector<Numbers> buffers = buffers_of(inputs);
   const auto n = static_cast<int>(buffers.size());
   const std::size_t largest = even_chunk(buffers[0].size(), buffers.size(), 0).count;
-  std::map<std::pair<int, int>, std::size_t> num_in_step;  // by sender and step
+  std::map<std::pair<int, int>, std::size_t> num_in_step;  // keyed by sender and step
   int last_step = 0;
   for (const SentMessage& message : read_group_answer(answer).messages) {
     if (message.to != (message.from + 1) % n) {

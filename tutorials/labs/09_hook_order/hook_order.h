@@ -31,8 +31,8 @@ class Reducer {
  private:
   std::vector<std::vector<std::size_t>> buckets_;
   std::function<void(std::size_t)> launch_;
-  std::vector<std::size_t> bucket_of_;    // by parameter
-  std::vector<std::size_t> num_missing_;  // by bucket: gradients that are not ready yet
+  std::vector<std::size_t> bucket_of_;    // indexed by parameter
+  std::vector<std::size_t> num_missing_;  // each bucket's gradients that are not ready yet
   std::size_t next_ = 0;                  // the bucket to be launched next
 };
 

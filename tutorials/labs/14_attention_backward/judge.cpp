@@ -10,7 +10,7 @@
 namespace lab {
 namespace {
 
-constexpr double kStep = 1e-5;  // of the central differences
+constexpr double kStep = 1e-5;  // step of the central differences
 constexpr double kTolerance = 1e-6;
 
 using Matrix = std::vector<Numbers>;

@@ -17,7 +17,7 @@ namespace lab {
 namespace {
 
 constexpr int kNobody = -1;
-constexpr std::size_t kMaxMessages = 100'000;  // of one rank
+constexpr std::size_t kMaxMessages = 100'000;  // one rank's
 
 struct Message {
   std::vector<double> values;
@@ -97,7 +97,7 @@ class Group {
  private:
   struct State {
     int waits_for = kNobody;
-    int last_step = 0;  // of the messages that it has received
+    int last_step = 0;  // last step of a message that it has received
     bool is_finished = false;
     std::vector<Sent> sent;
   };

@@ -17,7 +17,7 @@ struct SentMessage {
 };
 
 struct GroupAnswer {
-  std::vector<Numbers> buffers;  // by rank
+  std::vector<Numbers> buffers;  // indexed by rank
   std::vector<SentMessage> messages;
 };
 
