@@ -24,7 +24,7 @@ namespace {
 using namespace lockstep;
 
 constexpr std::size_t kSteps = 10;
-constexpr std::size_t kRows = 30;  // of a rank in a step
+constexpr std::size_t kRows = 30;  // each rank's rows in a step
 
 struct Rank {
   comm::Communicator& group;

@@ -49,7 +49,7 @@ emulated_gpu_first_switch:
 namespace emulated_gpu {
 namespace {
 
-constexpr std::size_t kStackBytes = 512 * 1024;  // of which a kernel touches a few pages
+constexpr std::size_t kStackBytes = 512 * 1024;  // a kernel touches a few pages
 constexpr std::size_t kGuardBytes = 64 * 1024;   // at least a page on every system
 
 // The registers that the first emulated_gpu_switch to a new stack pops, and where it then goes.

@@ -26,7 +26,7 @@ class Fiber {
   void* stack_pointer_ = nullptr;
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
-  void* memory_ = nullptr;  // of its stack; nullptr: the thread's own
+  void* memory_ = nullptr;  // its stack; nullptr: the thread's own
 };
 
 }  // namespace emulated_gpu

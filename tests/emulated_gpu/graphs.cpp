@@ -11,7 +11,7 @@ namespace {
 // The nodes of a graph when it was instantiated, ready to run.
 struct Program {
   std::vector<CUgraphNode_st> nodes;
-  std::vector<std::unique_ptr<emulated_gpu::Worker>> workers;  // of lanes 1, 2, ...
+  std::vector<std::unique_ptr<emulated_gpu::Worker>> workers;  // lanes 1, 2, ...
 };
 
 void run_lane(const Program& program, std::size_t lane,

@@ -72,8 +72,8 @@ struct CUstream_st {
 struct CUevent_st {
   int gpu = 0;
   unsigned flags = 0;
-  std::shared_ptr<emulated_gpu::Mark> mark;  // of the last recording; null: never recorded
-  emulated_gpu::CapturePosition position;    // of the last recording, if that was in a capture
+  std::shared_ptr<emulated_gpu::Mark> mark;  // the last recording's; null: never recorded
+  emulated_gpu::CapturePosition position;    // the last recording's, if in a capture
 };
 
 namespace emulated_gpu {
@@ -105,7 +105,7 @@ struct State {
   std::mutex loader;  // held while a kernel is loaded
   std::chrono::seconds deadlock_after{};
   std::map<std::uintptr_t, Allocation> allocations;
-  std::optional<std::size_t> num_bytes_until_failure;  // of cudaMalloc
+  std::optional<std::size_t> num_bytes_until_failure;  // until cudaMalloc fails
   std::unordered_map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;
   std::unordered_map<cudaEvent_t, std::shared_ptr<CUevent_st>> events;
   std::vector<std::weak_ptr<Capture>> captures;
@@ -119,7 +119,7 @@ bool is_in_host_function();
 cudaError_t& last_error();
 
 // --- entering the API
-cudaError_t remember(cudaError_t error);  // for cudaGetLastError
+cudaError_t remember(cudaError_t error);  // cudaGetLastError returns it
 
 template <typename Body>
 cudaError_t api(Body body) {

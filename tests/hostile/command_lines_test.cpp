@@ -153,7 +153,7 @@ TEST(CommandLines, AreCarriedOutOrRefusedInOneLine) {
   const TempFolder folder;
   ASSERT_EQ(run_briefly(words("train --steps 1 --save saved"), folder.path()).exit_code, 0);
   const std::string weights = read_text(folder / "saved");
-  std::array<std::size_t, 3> num_ended{};  // by exit code
+  std::array<std::size_t, 3> num_ended{};  // indexed by exit code
   for (Rounds round(200); round.go_on() && !HasFailure(); round.next()) {
     write_text(folder / "damaged", damaged(weights, round.seed()));
     const std::vector<std::string> line = random_command_line(round.seed());

@@ -21,7 +21,7 @@ using Bytes = std::vector<std::byte>;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kNumThreads = 2;
-constexpr std::size_t kMostOpen = 200;  // of a thread
+constexpr std::size_t kMostOpen = 200;  // each thread's open connections
 
 Bytes noise(std::mt19937_64& random, std::size_t num_bytes) {
   Bytes bytes(num_bytes);

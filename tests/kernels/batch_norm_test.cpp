@@ -13,7 +13,7 @@ struct Case {
   std::size_t rows, features;
   Statistics statistics = Statistics::batch;
   bool has_affine = true;  // a weight and a bias
-  double mean = 0;         // of the inputs
+  double mean = 0;         // the inputs' mean
 };
 
 template <typename T>

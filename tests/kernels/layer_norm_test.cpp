@@ -10,7 +10,7 @@ TYPED_TEST_SUITE(LayerNorm, Floating);
 
 struct NormCase {
   std::size_t rows, features;
-  double mean = 0;  // of the inputs
+  double mean = 0;  // the inputs' mean
 };
 constexpr NormCase kNormCases[] = {{1, 1}, {3, 7}, {130, 33}, {0, 5}, {67, 768}, {5, 64, 100}};
 constexpr double kNormEpsilon = 1e-5;

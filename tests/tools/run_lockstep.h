@@ -69,7 +69,7 @@ class MarkedProgram {
   std::size_t num_alive() const { return alive().size(); }
 
  private:
-  TempFolder folder_;  // of its output
+  TempFolder folder_;  // holds its output
   std::string mark_;
   pid_t process_ = 0;
   bool has_ended_ = false;

@@ -23,7 +23,7 @@ constexpr Algorithm kAlgorithms[] = {
     {11, 1, 0, 1, Algorithm::Rest::summed},
     {12, 1, 0, 2, Algorithm::Rest::summed},
 };
-constexpr std::uint64_t kMark = 0x454d554c41544544;  // in every algorithm that this library makes
+constexpr std::uint64_t kMark = 0x454d554c41544544;  // marks this library's algorithms
 
 // Pointers count by their alignment: a heuristic does not read through them.
 bool is_aligned(const void* pointer, std::size_t alignment) {

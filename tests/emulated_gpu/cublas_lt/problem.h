@@ -69,10 +69,10 @@ inline bool adds_bias(const Problem& problem) {
 // what they need.
 struct Algorithm {
   std::int32_t id;        // CUBLASLT_ALGO_CONFIG_ID
-  std::size_t alignment;  // of every pointer, leading dimension and batch stride, bytes
+  std::size_t alignment;  // bytes, which all pointers and strides keep
   std::size_t workspace_bytes;
-  std::int32_t num_splits;                // of the inner dimension: CUBLASLT_ALGO_CONFIG_SPLITK_NUM
-  enum class Rest { summed, lost } rest;  // of an inner dimension that num_splits does not divide
+  std::int32_t num_splits;                // CUBLASLT_ALGO_CONFIG_SPLITK_NUM
+  enum class Rest { summed, lost } rest;  // fate of the elements that num_splits leaves over
 };
 // nullptr for one that this library did not make.
 const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle);

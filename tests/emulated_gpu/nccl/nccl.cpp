@@ -26,9 +26,9 @@ namespace emulated_nccl {
 namespace {
 
 std::mutex the_mutex;
-std::map<int, ncclResult_t> the_async_errors;  // by rank
+std::map<int, ncclResult_t> the_async_errors;  // keyed by rank
 
-std::map<int, std::size_t> the_refusals;  // by rank: calls until one is refused
+std::map<int, std::size_t> the_refusals;  // each rank's calls until one is refused
 
 // True if a test asked for the refusal of this call of the rank.
 bool is_refused(int rank) {

@@ -215,7 +215,7 @@ class PlanBits {
  private:
   plan::RankBuffers inputs_;
   std::vector<plan::AllReducePlan> plans_;
-  std::vector<std::vector<double>> expected_;  // by plan; every rank has the same
+  std::vector<std::vector<double>> expected_;  // indexed by plan; every rank has the same
 };
 
 }  // namespace lockstep::comm

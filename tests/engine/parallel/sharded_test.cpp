@@ -242,8 +242,8 @@ const Case kLayers{.model = "mlp:127-128-127-128-127-128-127-128-127-128-127-128
 
 struct Bytes {
   std::size_t all = 0;   // after the first step: parameters, gradients and the optimizer's state
-  std::size_t peak = 0;  // of a second step, activations included
-  std::size_t sent = 0;  // in that step
+  std::size_t peak = 0;  // a second step's, activations included
+  std::size_t sent = 0;  // bytes sent in that step
 };
 
 runtime::MemoryPool& pool_of(int rank) {

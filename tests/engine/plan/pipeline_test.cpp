@@ -130,7 +130,7 @@ TEST(Pipeline, EveryScheduleGoesBackInTheOrderOfMicroBatches) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(name_of(c));
     for (const std::vector<PipelineWork>& works : plan_of(c).stages) {
-      std::map<std::size_t, std::size_t> next;  // by chunk
+      std::map<std::size_t, std::size_t> next;  // keyed by chunk
       for (const PipelineWork& work : works) {
         if (work.pass == Pass::forward) continue;
         EXPECT_EQ(work.micro_batch, next[work.chunk]++);

@@ -16,7 +16,7 @@ using emulated_gpu::cublas_lt::refuse;
 using emulated_gpu::cublas_lt::refuse_nothing;
 using emulated_gpu::cublas_lt::Refused;
 
-constexpr std::int64_t kIds[] = {10, 66, 11, 12};  // of all algorithms
+constexpr std::int64_t kIds[] = {10, 66, 11, 12};  // all algorithms
 constexpr cublasStatus_t kStatuses[] = {
     CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,  CUBLAS_STATUS_INVALID_VALUE,
     CUBLAS_STATUS_ARCH_MISMATCH,   CUBLAS_STATUS_MAPPING_ERROR, CUBLAS_STATUS_EXECUTION_FAILED,

@@ -54,7 +54,7 @@ TEST_F(DeviceSpans, OfManyStepsAndDevicesAreAllRecorded) {
       work(device);
     }
   }
-  std::map<int, std::pair<std::size_t, std::int64_t>> seen;  // by device: spans, the last one's end
+  std::map<int, std::pair<std::size_t, std::int64_t>> seen;  // device -> spans, the last one's end
   for (const trace::Span& span : recorded()) {
     auto& [count, last_end] = seen[span.rank];
     ++count;
