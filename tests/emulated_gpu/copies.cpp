@@ -62,8 +62,7 @@ cudaError_t copy(void* to, const void* from, std::size_t num_bytes, cudaMemcpyKi
       from = staged->data();
     }
     const cudaError_t error =
-        submit(*stream, cudaGraphNodeTypeMemcpy,
-               [to, from, num_bytes, staged] { std::memcpy(to, from, num_bytes); });
+        submit(*stream, [to, from, num_bytes, staged] { std::memcpy(to, from, num_bytes); });
     if (error != cudaSuccess) return error;
     if (*target == Place::pageable) wait_for = stream->tail;
   }
@@ -78,7 +77,7 @@ cudaError_t fill(void* to, int value, std::size_t num_bytes, cudaStream_t handle
   if (num_bytes == 0) return cudaSuccess;
   const auto place = place_of(to, num_bytes);
   if (!place || *place == Place::pageable) return cudaErrorInvalidValue;
-  return submit(*stream, cudaGraphNodeTypeMemset, [=] { std::memset(to, value, num_bytes); });
+  return submit(*stream, [=] { std::memset(to, value, num_bytes); });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Six mistakes that real GPUs punish: the emulated one shows each, and the engine makes none.
+// Five mistakes that real GPUs punish: the emulated one shows each, and the engine makes none.
 #include "tests/emulated_gpu/test_support.h"
 
 #include <cublasLt.h>
@@ -69,44 +69,9 @@ __global__ void raise(std::atomic<int>* flag) {
   *flag = 1;
 }
 
-// 1. Edges with data, as programmatic dependent launch makes them, are told only to who takes it.
+// 1. A copy from pageable memory is accepted into a graph, which reads that memory at every launch.
 
-#if CUDART_VERSION >= 13000
-TEST_F(Faults, Fault1IsShownByTwoProducts) {
-  const Tensor a = matrix(4, 4), b = matrix(4, 4), c = matrix(4, 4);
-  multiply(a, b, c);
-  runtime::Stream& stream = a.stream();
-  cudaStream_t handle = runtime::cuda::cuda_stream(stream).handle();
-  cudaGraph_t graph = captured_on(handle, [&] {
-    multiply(a, b, c);
-    multiply(b, a, c);
-  });
-  std::size_t num_edges = 0;
-  EXPECT_CUDA(cudaErrorLossyQuery, cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &num_edges));
-  cudaGraphEdgeData data[1];
-  cudaGraphNode_t from[1], to[1];
-  num_edges = 1;
-  EXPECT_OK(cudaGraphGetEdges(graph, from, to, data, &num_edges));
-  EXPECT_OK(cudaGraphDestroy(graph));
-}
-#endif
-
-TEST_F(Faults, Fault1CostsNoGraphOfOurs) {
-  const Tensor a = matrix(4, 4), b = matrix(4, 4), c = matrix(4, 4);
-  StepGraph graph({kGpu});
-  while (!graph.is_captured()) {
-    graph.run([&] {
-      multiply(a, b, c);
-      multiply(b, a, c);
-    });
-  }
-  EXPECT_EQ(graph.num_nodes(), 2u);
-  EXPECT_EQ(c.to_vector<float>(), std::vector<float>(16, 4));
-}
-
-// 2. A copy from pageable memory is accepted into a graph, which reads that memory at every launch.
-
-TEST_F(Faults, Fault2IsShownByPlainMemory) {
+TEST_F(Faults, Fault1IsShownByPlainMemory) {
   const Stream stream;
   const Array<int> array(1);
   int plain = 1;
@@ -122,7 +87,7 @@ TEST_F(Faults, Fault2IsShownByPlainMemory) {
   EXPECT_OK(cudaGraphDestroy(graph));
 }
 
-TEST_F(Faults, Fault2IsOurErrorThatNamesTheTensor) {
+TEST_F(Faults, Fault1IsOurErrorThatNamesTheTensor) {
   const Tensor x = matrix(3, 5);
   StepGraph graph({kGpu});
   const auto step = [&] { x.copy_from(Tensor::full({3, 5}, 2, DType::float32)); };
@@ -131,9 +96,9 @@ TEST_F(Faults, Fault2IsOurErrorThatNamesTheTensor) {
                [&] { graph.run(step); });
 }
 
-// 3. Any call of a thread that has named no GPU makes a context on GPU 0.
+// 2. Any call of a thread that has named no GPU makes a context on GPU 0.
 
-TEST_F(Faults, Fault3IsShownByAThread) {
+TEST_F(Faults, Fault2IsShownByAThread) {
   EXPECT_EXIT(IN_NEW_PROCESS({
                 EXPECT_OK(cudaSetDevice(1));
                 cudaEvent_t event = nullptr;
@@ -145,7 +110,7 @@ TEST_F(Faults, Fault3IsShownByAThread) {
               ::testing::ExitedWithCode(0), "");
 }
 
-TEST_F(Faults, Fault3IsMadeByNoThreadOfOurs) {
+TEST_F(Faults, Fault2IsMadeByNoThreadOfOurs) {
   EXPECT_EXIT(IN_NEW_PROCESS({
                 auto x = Tensor::zeros({1000}, DType::float32, kOtherGpu);
                 const auto event = x.stream().record_timed();
@@ -162,9 +127,9 @@ TEST_F(Faults, Fault3IsMadeByNoThreadOfOurs) {
               ::testing::ExitedWithCode(0), "");
 }
 
-// 4. A heuristic of cuBLASLt may make calls that break a capture.
+// 3. A heuristic of cuBLASLt may make calls that break a capture.
 
-TEST_F(Faults, Fault4IsShownByACapturedHeuristic) {
+TEST_F(Faults, Fault3IsShownByACapturedHeuristic) {
   const Stream stream;
   EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   cublasLtHandle_t handle = nullptr;
@@ -187,7 +152,7 @@ TEST_F(Faults, Fault4IsShownByACapturedHeuristic) {
   cublasLtMatmulDescDestroy(operation);
 }
 
-TEST_F(Faults, Fault4IsOurErrorForANewProduct) {
+TEST_F(Faults, Fault3IsOurErrorForANewProduct) {
   const Tensor a = matrix(4, 4), b = matrix(4, 5), c = matrix(4, 4), d = matrix(4, 5);
   StepGraph graph({kGpu});
   for (std::size_t i = 0; i < StepGraph::kNumWarmUps; ++i) graph.run([&] { multiply(a, a, c); });
@@ -195,7 +160,7 @@ TEST_F(Faults, Fault4IsOurErrorForANewProduct) {
                [&] { graph.run([&] { multiply(a, b, d); }); });
 }
 
-TEST_F(Faults, Fault4IsOurErrorForARefusedAlgorithm) {
+TEST_F(Faults, Fault3IsOurErrorForARefusedAlgorithm) {
   const Tensor a = matrix(4, 4), c = matrix(4, 4);
   StepGraph graph({kGpu});
   const auto step = [&] { multiply(a, a, c); };
@@ -211,7 +176,7 @@ TEST_F(Faults, Fault4IsOurErrorForARefusedAlgorithm) {
   EXPECT_TRUE(graph.is_captured());
 }
 
-// 5. A kernel is loaded at its first launch, which may wait for kernels that wait for it.
+// 4. A kernel is loaded at its first launch, which may wait for kernels that wait for it.
 
 void let_one_kernel_wait_for_another() {
   const Stream first, second;
@@ -221,7 +186,7 @@ void let_one_kernel_wait_for_another() {
   first.wait();
 }
 
-TEST_F(Faults, Fault5IsShownByKernelsThatWait) {
+TEST_F(Faults, Fault4IsShownByKernelsThatWait) {
   EXPECT_DEATH(IN_NEW_PROCESS({
                  setenv("LOCKSTEP_EMULATED_DEADLOCK_SECONDS", "1", 1);
                  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
@@ -236,7 +201,7 @@ TEST_F(Faults, Fault5IsShownByKernelsThatWait) {
 }
 
 // The one place where kernels wait for each other: NCCL's, of ranks that are threads.
-TEST_F(Faults, Fault5IsRefusedForRanksThatAreThreads) {
+TEST_F(Faults, Fault4IsRefusedForRanksThatAreThreads) {
   if (!comm::has_nccl()) GTEST_SKIP() << comm::no_nccl_reason();
   unsetenv("CUDA_MODULE_LOADING");
   comm::NcclGroupOptions options;
@@ -254,7 +219,7 @@ TEST_F(Faults, Fault5IsRefusedForRanksThatAreThreads) {
   other.join();
 }
 
-// 6. What waits for the GPU never returns while a host function waits for the caller.
+// 5. What waits for the GPU never returns while a host function waits for the caller.
 
 void let_a_host_function_wait(cudaStream_t stream) {
   static std::atomic<bool> is_there{false};
@@ -266,7 +231,7 @@ void let_a_host_function_wait(cudaStream_t stream) {
   while (!is_there) std::this_thread::yield();
 }
 
-TEST_F(Faults, Fault6IsShownByAWaitingHostFunction) {
+TEST_F(Faults, Fault5IsShownByAWaitingHostFunction) {
   const std::pair<std::function<void()>, const char*> calls[] = {
       {[] { const Array<int> array(1); }, "deadlock: cudaMalloc waits for a host function"},
       {[] {
@@ -299,7 +264,7 @@ TEST_F(Faults, Fault6IsShownByAWaitingHostFunction) {
   }
 }
 
-TEST_F(Faults, Fault6IsNotMadeByReadyWork) {
+TEST_F(Faults, Fault5IsNotMadeByReadyWork) {
   EXPECT_EXIT(IN_NEW_PROCESS({
                 setenv("LOCKSTEP_EMULATED_DEADLOCK_SECONDS", "1", 1);
                 setenv("CUDA_MODULE_LOADING", "LAZY", 1);

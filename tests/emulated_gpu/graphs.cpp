@@ -2,8 +2,6 @@
 //
 // Nodes of one captured stream run in order. Different streams run in different threads, and wait
 // for each other only where the capture did: a dependency that is missing is a real race.
-#include <algorithm>
-
 #include "tests/emulated_gpu/runtime.h"
 
 namespace {
@@ -58,38 +56,16 @@ cudaError_t instantiate(cudaGraphExec_t* exec, cudaGraph_t graph) {
   return cudaSuccess;
 }
 
-// Edges with data are told only to a caller that takes the data.
-cudaError_t get_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
-                      std::size_t* num_asked, bool takes_data) {
-  if (graph == nullptr || num_asked == nullptr || (from == nullptr) != (to == nullptr)) {
-    return cudaErrorInvalidValue;
-  }
-  std::size_t num_edges = 0;
-  for (const auto& node : graph->nodes) {
-    for (const std::size_t earlier : node->dependencies) {
-      if (node->edges == EdgeData::some && !takes_data) return cudaErrorLossyQuery;
-      if (from != nullptr && num_edges < *num_asked) {
-        from[num_edges] = graph->nodes[earlier].get();
-        to[num_edges] = node.get();
-      }
-      ++num_edges;
-    }
-  }
-  *num_asked = from == nullptr ? num_edges : std::min(*num_asked, num_edges);
-  return cudaSuccess;
-}
-
 cudaError_t launch_graph(cudaGraphExec_t exec, cudaStream_t handle) {
   if (exec == nullptr) return cudaErrorInvalidValue;
   const std::lock_guard lock(state().mutex);
   const auto stream = find_stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (is_capturing(*stream)) return cudaErrorNotSupported;  // on hardware a graph may hold another
-  const cudaError_t error = submit(*stream, cudaGraphNodeTypeGraph,
-                                   [program = exec->program, before = exec->last_launch] {
-                                     if (before) before->wait();
-                                     run(program);
-                                   });
+  const cudaError_t error = submit(*stream, [program = exec->program, before = exec->last_launch] {
+    if (before) before->wait();
+    run(program);
+  });
   exec->last_launch = stream->tail;
   return error;
 }
@@ -132,16 +108,3 @@ cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* node
     return cudaSuccess;
   });
 }
-
-#if CUDART_VERSION >= 13000
-cudaError_t CUDARTAPI cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from,
-                                        cudaGraphNode_t* to, cudaGraphEdgeData* data,
-                                        std::size_t* numEdges) {
-  return api_on_gpu([&] { return get_edges(graph, from, to, numEdges, data != nullptr); });
-}
-#else
-cudaError_t CUDARTAPI cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from,
-                                        cudaGraphNode_t* to, std::size_t* numEdges) {
-  return api_on_gpu([&] { return get_edges(graph, from, to, numEdges, false); });
-}
-#endif

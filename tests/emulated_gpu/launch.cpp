@@ -33,7 +33,7 @@ cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
     const cudaError_t failure = std::exchange(stream->next_kernel_fails, cudaSuccess);
     Gpu& gpu = *state().gpus[static_cast<std::size_t>(stream->gpu)];
     Grid grid{config.gridDim, config.blockDim, std::move(thread_body)};
-    return submit(*stream, cudaGraphNodeTypeKernel, [failure, &gpu, grid = std::move(grid)] {
+    return submit(*stream, [failure, &gpu, grid = std::move(grid)] {
       if (failure != cudaSuccess) {
         gpu.fault = failure;
       } else {
@@ -48,7 +48,7 @@ cudaError_t launch_task(cudaStream_t handle, std::function<void()> task) {
     const std::lock_guard lock(state().mutex);
     const auto stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
-    return submit(*stream, cudaGraphNodeTypeKernel, std::move(task));
+    return submit(*stream, std::move(task));
   });
 }
 

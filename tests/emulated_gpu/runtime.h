@@ -24,13 +24,8 @@
 #include "tests/emulated_gpu/control.h"
 #include "tests/emulated_gpu/sync.h"
 
-// With programmatic dependent launch, which cuBLASLt uses, the edges to a node have data.
-enum class EdgeData { none, some };
-
 // A captured operation. The names of the structures behind handles are CUDA's.
 struct CUgraphNode_st {
-  cudaGraphNodeType type{};
-  EdgeData edges{};
   std::function<void()> work;
   std::vector<std::size_t> dependencies;  // indices of nodes before it
   std::size_t lane = 0;  // nodes of one captured stream run in order, in a thread of their own
@@ -153,8 +148,7 @@ std::shared_ptr<CUstream_st> find_stream(cudaStream_t handle);
 std::shared_ptr<CUevent_st> find_event(cudaEvent_t handle);
 // Queues work on the stream, or makes it a node of the stream's capture. It is skipped on a GPU
 // that has failed.
-cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<void()> work,
-                   EdgeData edges = EdgeData::none);
+cudaError_t submit(CUstream_st& stream, std::function<void()> work);
 // Queues a task that always runs.
 std::shared_ptr<Mark> enqueue(CUstream_st& stream, std::function<void()> task);
 

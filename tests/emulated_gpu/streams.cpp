@@ -57,8 +57,7 @@ std::shared_ptr<Mark> enqueue(CUstream_st& stream, std::function<void()> task) {
   return mark;
 }
 
-cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<void()> work,
-                   EdgeData edges) {
+cudaError_t submit(CUstream_st& stream, std::function<void()> work) {
   Gpu& gpu = gpu_of(stream);
   auto unless_failed = [&gpu, work = std::move(work)] {
     if (gpu.fault != cudaSuccess) return;
@@ -67,8 +66,6 @@ cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<vo
   if (const auto& capture = stream.position.capture) {
     if (capture->is_invalid) return cudaErrorStreamCaptureInvalidated;
     auto node = std::make_unique<CUgraphNode_st>();
-    node->type = type;
-    node->edges = edges;
     node->work = std::move(unless_failed);
     node->dependencies = stream.position.frontier;
     node->lane = lane_of(*capture, &stream);
@@ -183,7 +180,7 @@ cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, v
     const std::lock_guard lock(state().mutex);
     const auto stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
-    return submit(*stream, cudaGraphNodeTypeHost, [&gpu = gpu_of(*stream), fn, userData] {
+    return submit(*stream, [&gpu = gpu_of(*stream), fn, userData] {
       the_thread_is_in_a_host_function = true;
       ++gpu.num_host_functions;
       fn(userData);

@@ -23,8 +23,7 @@ struct Flags {
   std::string transport = "auto";
   std::size_t num_steps = 8;
   std::size_t large_mib = 16;
-  // kill, stop: SIGKILL or SIGSTOP to itself. exit: with 7, without a word. collective, size: calls
-  // another one than the others.
+  // kill, stop: SIGKILL or SIGSTOP to itself. collective: calls another one than the others.
   std::string fault = "none";
   std::string place = "forward";
   int faulty_rank = 1;
@@ -38,7 +37,6 @@ void break_at(const Flags& flags, int rank, std::string_view place) {
   if (!is_faulty(flags, rank) || flags.place != place) return;
   if (flags.fault == "kill") ::raise(SIGKILL);
   if (flags.fault == "stop") ::raise(SIGSTOP);
-  if (flags.fault == "exit") ::_exit(7);
 }
 
 // Dies or stops while data moves: a few milliseconds after the operation began, which takes longer.
@@ -51,12 +49,8 @@ void break_during(const Flags& flags, int rank, comm::Communicator& group, const
 }
 
 void all_reduce_large(const Flags& flags, int rank, comm::Communicator& group) {
-  const std::size_t num_elements = flags.large_mib << 18;
-  const Tensor buffer = Tensor::zeros({num_elements});
+  const Tensor buffer = Tensor::zeros({flags.large_mib << 18});
   if (is_faulty(flags, rank) && flags.fault == "collective") group.broadcast(buffer, 0);
-  if (is_faulty(flags, rank) && flags.fault == "size") {
-    group.all_reduce(buffer.rows(0, num_elements / 2));
-  }
   break_during(flags, rank, group, buffer);
   group.all_reduce(buffer);
 }

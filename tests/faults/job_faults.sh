@@ -4,17 +4,6 @@
 
 # --- under the launcher: the first failure is named, and all others are ended ---
 
-fault_launcher_reports_a_killed_rank() {
-  launch -- --fault kill --place forward
-  ends launcher 137 $at_once
-  contains launcher '^lockstep: \[run\] rank 1 failed first: signal 9 \(SIGKILL\)'
-}
-# The others are often reaped before it: they were done with dying earlier.
-fault_launcher_reports_a_rank_that_exits() {
-  launch -- --fault exit --place all-reduce
-  ends launcher 7 $at_once
-  contains launcher '^lockstep: \[run\] rank 1 failed first: exit code 7'
-}
 fault_launcher_ends_a_stopped_rank() {
   launch -- --fault stop --place all-reduce
   ends launcher 1 $((by_timeout + 2))

@@ -48,17 +48,14 @@ cublasStatus_t queue(cudaStream_t handle, int gpu, const Problem& problem,
   const std::lock_guard lock(state().mutex);
   const auto stream = find_stream(handle);
   if (!stream || stream->gpu != gpu) return CUBLAS_STATUS_EXECUTION_FAILED;
-  const cudaError_t error = submit(
-      *stream, cudaGraphNodeTypeKernel,
-      [=] {
-        // Two products that share a workspace at the same time spoil each other: a race to be seen.
-        if (workspace != nullptr) std::memset(workspace, 0xFF, algorithm.workspace_bytes);
-        Operands with_scalars = operands;
-        with_scalars.alpha = &scalars.alpha;
-        with_scalars.beta = &scalars.beta;
-        compute(problem, algorithm, with_scalars);
-      },
-      EdgeData::some);
+  const cudaError_t error = submit(*stream, [=] {
+    // Two products that share a workspace at the same time spoil each other: a race to be seen.
+    if (workspace != nullptr) std::memset(workspace, 0xFF, algorithm.workspace_bytes);
+    Operands with_scalars = operands;
+    with_scalars.alpha = &scalars.alpha;
+    with_scalars.beta = &scalars.beta;
+    compute(problem, algorithm, with_scalars);
+  });
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
