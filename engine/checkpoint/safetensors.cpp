@@ -82,7 +82,7 @@ struct HeaderEntry {
 };
 
 struct Header {
-  std::vector<HeaderEntry> entries;  // by begin, so in the order of the bytes
+  std::vector<HeaderEntry> entries;  // sorted by begin: the order of the bytes
   Metadata metadata;
 };
 
@@ -185,7 +185,7 @@ Header parse_entries(std::string_view text, const std::string& file) {
   constexpr int kDeepest = 4;  // deeper values are dropped: they are an error anyway
   Header header;
   std::string name;
-  std::array<std::unordered_set<std::string>, 2> names;  // of entries; of the fields of one entry
+  std::array<std::unordered_set<std::string>, 2> names;  // entries' names; one entry's fields
   const auto on_event = [&](int depth, Json::parse_event_t event, const Json& value) {
     using Event = Json::parse_event_t;
     if (event == Event::key && depth <= 2) {

@@ -46,7 +46,7 @@ struct NamedArrayView {
 using Metadata = std::map<std::string, std::string>;
 
 struct ArrayFile {
-  std::vector<NamedArray> arrays;  // in the order of their bytes in the file
+  std::vector<NamedArray> arrays;  // ordered as their bytes in the file
   Metadata metadata;
 
   // The array of that name, or nullptr.
