@@ -112,7 +112,7 @@ class AtomicFile {
   std::string_view operation_;
   std::filesystem::path target_;
   std::filesystem::path temporary_;  // empty if the target is written directly
-  bool has_limit_ = false;           // of `ulimit -f`, which applies to regular files
+  bool has_limit_ = false;           // `ulimit -f` limits regular files
   FileDescriptor file_;
   std::size_t num_written_ = 0;
 };

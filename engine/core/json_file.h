@@ -25,8 +25,8 @@ class JsonFields {
 
   bool has(const char* name) const;  // and it is not null
   JsonFields object(const char* name) const;
-  std::vector<JsonFields> objects(const char* name) const;  // from a list
-  std::vector<std::string> names() const;                   // of all members, sorted
+  std::vector<JsonFields> objects(const char* name) const;  // members of a list
+  std::vector<std::string> names() const;                   // all members' names, sorted
   // Throws at the first member that is not one of these.
   void require_only(const std::vector<std::string>& known) const;
   // The raw value; nullptr if it is missing.

@@ -15,9 +15,9 @@ namespace lockstep {
 enum class Issue : std::uint8_t { by_workers, by_caller };
 
 struct ThreadContext {
-  int rank = 0;              // of this line of work, in its world
+  int rank = 0;              // this line of work's, in its world
   int world_size = 1;        // ranks in that world
-  std::uint32_t group = 0;   // of ranks that are threads, numbered as in trace/observer.h; 0: none
+  std::uint32_t group = 0;   // numbered as in trace/observer.h; 0: none
   bool grad_enabled = true;  // see autograd/variable.h
   Issue issue = Issue::by_workers;
   // Dropout masks are drawn from these, so that any sharding of a batch draws the same masks.
