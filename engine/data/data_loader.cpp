@@ -184,7 +184,7 @@ struct DataLoader::Prepared {
   Tensor row_numbers;
   Tensor features;
   std::shared_ptr<StagingRing> ring;  // CUDA only
-  StagingSlot* slot = nullptr;        // of the ring
+  StagingSlot* slot = nullptr;        // place in the ring
   std::size_t num_global_rows = 0;
   std::size_t global_offset = 0;
 };

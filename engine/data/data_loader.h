@@ -43,14 +43,14 @@ struct BatchOptions {
   // Cut by exact_batches; they count only where no sampler is given.
   int batch = 1;           // rows per step over all ranks; an epoch's last batch may have fewer
   bool drop_last = false;  // leaves out such a smaller batch
-  bool shuffle = false;    // by seed + epoch
-  std::uint64_t seed = 0;  // of the augmentation, too
-  int rank = 0;            // of world_size ranks: its shard of each batch
+  bool shuffle = false;    // draws the order by seed + epoch
+  std::uint64_t seed = 0;  // also draws the augmentation
+  int rank = 0;            // the rank whose shards these are
   int world_size = 1;
 
   Device device = default_device();
-  DType dtype = DType::float32;    // of x: float32 or float64; ignored for a text
-  Shape row_shape = {};            // of a row of x, such as rows.image_shape(); none: its features
+  DType dtype = DType::float32;    // float32 or float64; ignored for a text
+  Shape row_shape = {};            // such as rows.image_shape(); none: its features
   Augmentation augmentation = {};  // of images, by seed, epoch and row: row_shape is [height,
                                    // width, channels]
 };

@@ -24,7 +24,7 @@ struct LabelledRows {
   std::size_t num_features = 0;
   std::size_t num_classes = 0;
   double scale = 1;  // a feature's value is its byte times scale
-  Shape row_shape;   // of one row before it was flattened: [28, 28]
+  Shape row_shape;   // a row before it was flattened: [28, 28]
   // A text has tokens instead of features and labels: row r is the num_features tokens from r on,
   // and its labels are the token after each. num_classes: the size of the vocabulary.
   std::vector<std::uint16_t> tokens;

@@ -20,8 +20,8 @@ enum class DropLast { off, on };
 // The rows that one rank uses in one step.
 struct BatchShard {
   std::vector<std::size_t> rows;    // indices into the data set
-  std::size_t num_global_rows = 0;  // of this step's batch over all ranks
-  std::size_t global_offset = 0;    // of rows[0] in that batch
+  std::size_t num_global_rows = 0;  // rows of this step's batch over all ranks
+  std::size_t global_offset = 0;    // place of rows[0] in that batch
 
   bool operator==(const BatchShard&) const = default;
 };
@@ -58,7 +58,7 @@ struct SamplerOptions {
   std::size_t rank = 0;
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::on;
-  TextWindows windows = {};  // of a text
+  TextWindows windows = {};  // a text's
 };
 
 // The shards of one rank, one for each step of the epoch: ceil(num_samples / batch_size) steps, the
