@@ -154,7 +154,7 @@ class Supervisor {
                                                restart_count + 1, options_.max_restarts)
                                  : ""));
       if (starts_again) continue;
-      write_error_file(options_.environment, failure);  // for a launcher above this one
+      write_error_file(options_.environment, failure);  // a launcher above this one reads it
       break;
     }
     if (ended_by_ != 0 && ended_by_ != SIGPIPE && !first_failure_) {
@@ -216,7 +216,7 @@ class Supervisor {
   // Reads at most as much as a pipe holds. A process that we may not kill may still hold it open
   // and write to it.
   void read_what_is_left() {
-    constexpr int kMostReads = 16;  // of 64 KiB each
+    constexpr int kMostReads = 16;  // 64 KiB each
     for (RankProcess& rank : ranks_) {
       for (const int number : {1, 2}) {
         const FileDescriptor& pipe = rank.streams[static_cast<std::size_t>(number)].pipe;
@@ -372,14 +372,14 @@ class Supervisor {
   const pid_t caller_;
   const ProcessTree& tree_;
   const FileDescriptor events_;
-  const FileDescriptor ends_;  // of ranks, in their order: epoll keeps the order of events
+  const FileDescriptor ends_;  // an epoll, which keeps the order in which ranks end
   RankOutput output_;
   std::vector<RankProcess> ranks_;
   int num_ended_ = 0;
   RankProcess* first_failure_ = nullptr;
   int ended_by_ = 0;  // the signal that ended the ranks; 0: none
   Phase phase_ = Phase::running;
-  runtime::Deadline deadline_;  // of the phase
+  runtime::Deadline deadline_;  // the phase's
 };
 
 // --- its caller ---

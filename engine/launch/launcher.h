@@ -40,7 +40,7 @@ enum class Lines { with_rank, plain };
 
 struct LaunchOptions {
   std::vector<std::string> command;  // program and arguments; the program is looked up in PATH
-  Environment environment;           // of the ranks, without the variables that identify each rank
+  Environment environment;           // the ranks', without what identifies each rank
   int num_ranks = 1;                 // on this host
   int num_nodes = 1;
   int node_rank = 0;
@@ -57,7 +57,7 @@ struct LaunchOptions {
   // By local rank. redirects: to log files instead of the console; tee: to both.
   std::vector<Streams> redirects;
   std::vector<Streams> tee;
-  std::string log_folder;           // for the streams above; made if it is missing
+  std::string log_folder;           // holds those streams' logs; made if it is missing
   std::vector<int> console_filter;  // local ranks whose output is shown; empty: all
 };
 

@@ -216,7 +216,7 @@ class RankOutput {
   }
 
   const LaunchOptions& options_;
-  std::array<bool, 3> is_broken_{};  // by descriptor
+  std::array<bool, 3> is_broken_{};  // indexed by descriptor
   bool reader_has_gone_ = false;
   bool console_has_failed_ = false;
 };

@@ -76,7 +76,7 @@ class ProcessTree {
   std::size_t kill() const;
 
  private:
-  std::vector<pid_t> strangers_;  // from before
+  std::vector<pid_t> strangers_;  // children from before
   int adopted_before_ = 0;
 };
 

@@ -55,7 +55,7 @@ struct RankEnvironment {
   // (TORCHELASTIC_USE_AGENT_STORE=True): MASTER_PORT + 1 + TORCHELASTIC_RESTART_COUNT.
   int master_port = kDefaultMasterPort;
   std::string job_id;           // the launcher's name for the job; may be empty
-  std::vector<Origin> origins;  // in the order of the fields above
+  std::vector<Origin> origins;  // ordered as the fields above
 };
 
 // Throws Error{Usage} that names the variable if one of a family is missing, a value is not a

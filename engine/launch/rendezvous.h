@@ -42,7 +42,7 @@ struct Setting {
 };
 
 struct JoinOptions {
-  double timeout_seconds = 30;  // for all ranks to come
+  double timeout_seconds = 30;  // until all ranks must have come
   std::vector<Setting> settings = {};
 };
 
