@@ -26,7 +26,7 @@ enum class AllReducePlan {
   one_shot,
   two_shot,
   reduce_broadcast,
-  hierarchical,  // for ranks on several hosts
+  hierarchical,  // ranks on several hosts
 };
 
 // "auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot", "reduce-broadcast",

@@ -25,7 +25,7 @@ struct Draft {
 // The bucket of one (dtype, device) that is filled now, and which limit it has.
 struct Lane {
   std::optional<std::size_t> open = {};
-  std::size_t payload_bytes = 0;  // of the open one, without gaps
+  std::size_t payload_bytes = 0;  // bytes in the open one, without gaps
   std::size_t limit_index = 0;
 };
 

@@ -41,8 +41,8 @@ struct BucketSlot {
 struct Bucket {
   DType dtype = DType::float32;
   Device device;
-  std::vector<BucketSlot> slots;  // in the order in which they were appended
-  std::size_t num_elements = 0;   // of the bucket's buffer, including gaps for alignment
+  std::vector<BucketSlot> slots;  // ordered as they were appended
+  std::size_t num_elements = 0;   // size of the buffer, with gaps for alignment
 
   std::size_t num_bytes() const { return num_elements * size_of(dtype); }
   std::vector<std::size_t> parameters() const;

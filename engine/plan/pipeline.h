@@ -32,7 +32,7 @@ PipelineSchedule parse_pipeline_schedule(std::string_view name);
 struct PipelineWork {
   enum class Pass { forward, backward } pass = Pass::forward;
   std::size_t micro_batch = 0;
-  std::size_t chunk = 0;  // of the stage
+  std::size_t chunk = 0;  // which of the stage's parts
 
   bool operator==(const PipelineWork&) const = default;
 };
@@ -66,7 +66,7 @@ std::size_t fitting_micro_batches(PipelineSchedule schedule, std::size_t num_sta
 struct PipelineCosts {
   std::vector<double> forward;
   std::vector<double> backward;
-  std::vector<double> hop;  // from a part to the next, and back; one less than parts
+  std::vector<double> hop;  // between a part and the next; one less than parts
   // Every backward pass but the first micro-batch's takes this much longer, to add to gradients.
   std::vector<double> again = {};
 };
