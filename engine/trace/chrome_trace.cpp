@@ -36,7 +36,7 @@ constexpr int kDevicePosition = 10;
 Group group_of(const Span& span) {
   Group group{span.rank, 0, "steps"};
   if (span.category != Category::step) {
-    constexpr std::array<int, 4> kPositions{3, 7, 5, 1};  // of compute, comm, copy and host
+    constexpr std::array<int, 4> kPositions{3, 7, 5, 1};  // compute, comm, copy, host
     const bool is_op = span.category == Category::op;
     group.position = kPositions[static_cast<std::size_t>(span.lane)] + (is_op ? 1 : 0);
     group.name = std::string(to_string(span.lane)) + (is_op ? " ops" : "");

@@ -24,7 +24,7 @@
 namespace lockstep::trace {
 
 struct ChromeTraceOptions {
-  std::map<int, std::string> process_names = {};  // by Span::rank
+  std::map<int, std::string> process_names = {};  // keyed by Span::rank
 };
 
 void write_chrome_trace(std::ostream& out, const Recording& recording,

@@ -45,7 +45,7 @@ class UncountedScope {
 
  private:
   std::vector<int> ranks_;
-  std::vector<CollectiveCount> counts_;  // of these ranks, as they were
+  std::vector<CollectiveCount> counts_;  // these ranks' counts, as they were
 };
 
 }  // namespace lockstep::trace

@@ -41,7 +41,7 @@ struct Operation {
 };
 
 struct LeafGradient {
-  std::uint64_t pass = 0;      // of backward, numbered from 1
+  std::uint64_t pass = 0;      // backward's number, from 1
   const void* leaf = nullptr;  // Variable::identity()
   std::size_t num_elements = 0;
   ConstTensorView gradient;  // the gradient that arrives
@@ -59,7 +59,7 @@ struct OptimizerStep {
   };
   const void* optimizer = nullptr;
   double learning_rate = 0;
-  std::string device;  // of the first parameter
+  std::string device;  // the first parameter's
   std::vector<Parameter> parameters;
 };
 
@@ -77,8 +77,8 @@ struct Call {
   std::uint64_t sequence = 0;
   std::string_view operation;
   std::string detail;            // whatever else the ranks must have alike: "sum", "from rank 0"
-  int peer = -1;                 // of send and recv
-  std::uint64_t bytes_sent = 0;  // of send
+  int peer = -1;                 // send's and recv's
+  std::uint64_t bytes_sent = 0;  // send's
   std::uint64_t num_elements = 0;
   DType dtype = DType::float32;
   ConstTensorView memory;

@@ -81,7 +81,7 @@ struct LocalLog {
 };
 thread_local LocalLog local;
 thread_local bool is_thread_untraced = false;
-std::atomic<std::uint64_t> step_stride{1};  // of the current or last recording
+std::atomic<std::uint64_t> step_stride{1};  // the current or last recording's
 
 bool is_between_recorded_steps() {
   const std::uint64_t stride = step_stride.load(std::memory_order_relaxed);

@@ -33,8 +33,8 @@ struct RecordOptions {
 inline constexpr std::size_t kChunkEntries = 1024;
 
 struct Recording {
-  std::vector<Span> spans;      // by begin, then longest first: a parent comes before its children
-  std::vector<Sample> memory;   // by time: bytes in use on the rank's device
+  std::vector<Span> spans;      // sorted by begin, longest first: parents come before children
+  std::vector<Sample> memory;   // sorted by time: bytes in use on the rank's device
   std::size_t num_dropped = 0;  // spans and samples that did not fit
 };
 

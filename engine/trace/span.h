@@ -64,7 +64,7 @@ struct Span {
   std::int64_t begin_ns = 0;            //
   std::int64_t end_ns = 0;              //
   std::size_t num_bytes = 0;            // moved or read, if that has a meaning
-  std::int64_t sequence = kNoSequence;  // of a step or a collective, counted by its caller
+  std::int64_t sequence = kNoSequence;  // number of a step or collective, counted by its caller
   int rank = 0;                         // the process in the drawing: a rank, or a device's index
   std::uint32_t thread = 0;             // the OS thread that did it, numbered from 0
   Lane lane = Lane::compute;
