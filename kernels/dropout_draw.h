@@ -16,9 +16,9 @@ namespace lockstep::kernels {
 inline constexpr std::uint32_t kDropoutKeys = 0x64726f70u;  // "drop", unlike other uses
 
 struct DropoutDraw {
-  std::uint64_t key = 0;           // of this call's Philox blocks; unset with step_on_device
+  std::uint64_t key = 0;           // this call's Philox key; unset with step_on_device
   std::uint32_t last_dropped = 0;  // the largest word that drops its element
-  double factor = 0;               // of the kept elements
+  double factor = 0;               // multiplies kept elements
 };
 
 // Empty if no element is dropped.

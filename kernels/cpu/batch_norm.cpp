@@ -33,7 +33,7 @@ std::vector<double> sums_of_rows(Stream& stream, const ConstMatrixView& x, std::
 // The statistics with which each feature is normalised.
 struct BatchStatistics {
   double rows = 0;
-  std::vector<double> mean;     // by feature
+  std::vector<double> mean;     // indexed by feature
   std::vector<double> squares;  // the sum of squared deviations from it
 };
 

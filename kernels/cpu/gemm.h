@@ -23,7 +23,7 @@ struct Factor {
   const T* data = nullptr;
   std::size_t leading_dimension = 0;
   Transpose transpose = Transpose::no;
-  const Windows* windows = nullptr;  // for patches without padding; data then holds the images
+  const Windows* windows = nullptr;  // set: patches without padding of the images in data
 };
 
 // A rectangle of the result.

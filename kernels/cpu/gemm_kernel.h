@@ -50,7 +50,7 @@ struct Stretch {
 template <typename T>
 struct KernelCall {
   const T* a = nullptr;
-  std::size_t stride = 0;                   // of a, unless it is packed
+  std::size_t stride = 0;                   // a's, unless it is packed
   const T* const* rows = nullptr;           // scattered: where each row of a begins
   std::span<const Stretch> stretches = {};  // scattered: the steps, depth in all
   const T* b = nullptr;                     // packed panel: depth steps of one or two vectors

@@ -75,7 +75,7 @@ void EigenBackend::layer_norm_backward(Stream& stream, const LayerNormBackward& 
   for_floating(call.x.dtype, "layer_norm backward", [&]<typename T>() {
     const std::size_t cols = call.x.cols;
     const std::size_t num_blocks = (call.x.rows + kRowsPerSum - 1) / kRowsPerSum;
-    std::vector<T> partials(num_blocks * 2 * cols);  // of each block for weight, then for bias
+    std::vector<T> partials(num_blocks * 2 * cols);  // each block's for weight, then for bias
     parallel_blocks(stream, call.x.rows, kRowsPerSum, kCost * cols,
                     [&](std::size_t block, std::size_t begin, std::size_t end) {
                       T* const sums = partials.data() + block * 2 * cols;

@@ -47,7 +47,7 @@ void for_stretches(const Windows& w, const PatchRow& row, std::size_t begin, std
   const std::size_t length = w.kernel_width * w.channels;
   const std::size_t line = w.width * w.channels;
   const std::size_t margin = w.padding * w.channels;
-  const std::size_t left = row.x() * w.stride * w.channels;  // with the margin
+  const std::size_t left = row.x() * w.stride * w.channels;  // margin included
   std::size_t ky = begin / length;
   for (std::size_t at = begin; at < end; ++ky) {
     const std::size_t stop = std::min(end, (ky + 1) * length);

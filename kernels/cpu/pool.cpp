@@ -14,7 +14,7 @@ namespace {
 // A window cut to the image: rows begin_y ... end_y - 1, columns likewise.
 struct CutWindow {
   std::size_t begin_y, end_y, begin_x, end_x;
-  std::size_t padded_y, padded_x;  // of its first pixel, counted with the padding
+  std::size_t padded_y, padded_x;  // its first pixel, padding included
 };
 
 // begin and end of the part of [at, at + size) that lies in the image, without the padding.

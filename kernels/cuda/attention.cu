@@ -46,7 +46,7 @@ __device__ unsigned channel_of(unsigned e, unsigned lane) {
 // beyond the head's are zero.
 template <typename T, unsigned kPer>
 struct Head {
-  std::size_t qkv_at, y_at, row_at;  // of the head's first elements
+  std::size_t qkv_at, y_at, row_at;  // where the head's elements begin
   std::size_t qkv_stride, y_stride;
   unsigned first, row, lane, length, size;
   bool takes_bfloat16;

@@ -12,7 +12,7 @@
 
 namespace lockstep::kernels::cuda {
 
-inline constexpr unsigned kThreads = 256;  // of a block, unless a kernel says otherwise
+inline constexpr unsigned kThreads = 256;  // in a block, unless a kernel says otherwise
 inline constexpr unsigned kWarp = 32;
 
 // Elements of T in 16 bytes: the pieces in which a thread reads memory fastest.
@@ -90,7 +90,7 @@ __device__ void for_rows(std::size_t rows, const Body& body) {
   }
 }
 
-inline constexpr std::size_t kTileColumns = 128;  // of a piece: small matrices keep many warps busy
+inline constexpr std::size_t kTileColumns = 128;  // so few that small matrices keep many warps busy
 
 // A launch with which for_row_tiles and for_matrix reach every element.
 inline LaunchShape row_tiles(std::size_t rows, std::size_t cols) {

@@ -140,7 +140,7 @@ void side_by_side(runtime::Stream& stream,
                   std::initializer_list<std::function<void(runtime::Stream&)>> parts) {
   runtime::LogicalDevice& device = stream.device();
   const bool is_in_step_graph = &device.memory() != &device.own_memory();
-  const bool products_take_memory = matmul_precision() == MatmulPrecision::bf16;  // for factors
+  const bool products_take_memory = matmul_precision() == MatmulPrecision::bf16;  // rounded factors
   if (!is_in_step_graph || products_take_memory) {
     for (const auto& part : parts) part(stream);
     return;

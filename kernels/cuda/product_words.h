@@ -90,9 +90,9 @@ inline bool library_can_finish(const Product& product) {
 struct Description {
   using Layout = Descriptor<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
   Descriptor<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> matmul;
-  Layout first;   // of the memory of b
-  Layout second;  // of the memory of a
-  Layout result;  // of c
+  Layout first;   // b's memory
+  Layout second;  // a's memory
+  Layout result;  // c's
 
   Description(const Product& product, FinishBy finish_by) {
     check_cublas(

@@ -27,7 +27,7 @@ struct TensorList {
   static constexpr int kCapacity = kCapacityOf;
   void* data[kPointers][kCapacity];
   std::size_t num_elements[kCapacity];
-  unsigned first_block[kCapacity];  // of each tensor
+  unsigned first_block[kCapacity];  // each tensor's first
   unsigned count;
 };
 
