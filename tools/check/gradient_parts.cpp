@@ -88,7 +88,7 @@ StepParts GradientParts::end(const std::vector<parallel::ShardPiece>& pieces) {
 
 std::optional<Finding> judge_parts(std::size_t step, const std::vector<StepParts>& of_ranks,
                                    const std::vector<std::string>& names, Shares shares,
-                                   bool is_clipped, double limit) {
+                                   Clipping clipping, double limit) {
   const auto num_ranks = static_cast<double>(of_ranks.size());
   std::vector<double> mean(names.size());
   std::vector<double> size(names.size());
@@ -103,7 +103,7 @@ std::optional<Finding> judge_parts(std::size_t step, const std::vector<StepParts
   for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
     const std::vector<double>& reduced =
         shares == Shares::pieces ? sum_of_pieces : of_ranks[rank].reduced;
-    const double factor = is_clipped ? common_factor(mean, reduced) : 1;
+    const double factor = clipping == Clipping::common_factor ? common_factor(mean, reduced) : 1;
     const bool is_factor = factor > 0 && factor <= 1 + limit;
     for (std::size_t p = 0; p < names.size(); ++p) {
       const double expected = (is_factor ? factor : 1) * mean[p];

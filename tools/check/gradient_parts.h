@@ -44,11 +44,14 @@ class GradientParts {
   StepParts parts_;
 };
 
-// Judges the projections of all ranks in a step; is_clipped: the gradients may have one factor up
-// to 1 in common. names: of the parameters. Returns the finding, if any.
-enum class Shares { whole, pieces };  // of a reduced gradient that each rank has
+// What each rank has of a reduced gradient.
+enum class Shares { whole, pieces };
+// Clipped gradients may have one factor up to 1 in common.
+enum class Clipping { none, common_factor };
+// Judges the projections of all ranks in a step. names: the parameters'. Returns the finding, if
+// any.
 std::optional<Finding> judge_parts(std::size_t step, const std::vector<StepParts>& of_ranks,
                                    const std::vector<std::string>& names, Shares shares,
-                                   bool is_clipped, double limit);
+                                   Clipping clipping, double limit);
 
 }  // namespace lockstep::tools

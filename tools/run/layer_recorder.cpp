@@ -70,13 +70,13 @@ void LayerRecorder::begin(Pass pass) {
 }
 
 // Until the next layer begins, every kernel belongs to the current one.
-void LayerRecorder::note_forward(const slow_motion::KernelSizes& kernel, bool has_parameters) {
+void LayerRecorder::note_forward(const slow_motion::KernelSizes& kernel, Product kind) {
   FileLayer& layer = layers_[current_];
   const auto rows = static_cast<double>(num_rows_);
   times_[current_].forward.back() += seconds_since_mark();
   if (kernel.product) {
     predict::LayerShape& product =
-        (has_parameters ? layer.product : layer.attention).emplace(*kernel.product);
+        (kind == Product::of_parameters ? layer.product : layer.attention).emplace(*kernel.product);
     product.rows /= rows;
     product.image_bytes /= rows;
   }
@@ -107,7 +107,7 @@ void LayerRecorder::on_kernel(kernels::Stream& stream, const slow_motion::Kernel
   if (pass_ == Pass::forward) {
     if (own < current_) tied_[kernel.reads[0].data] = own = current_;
     current_ = own;
-    note_forward(kernel, is_own);
+    note_forward(kernel, is_own ? Product::of_parameters : Product::of_attention);
   } else {
     const auto tied = is_own ? tied_.find(kernel.reads[0].data) : tied_.end();
     if (tied != tied_.end()) own = tied->second;

@@ -47,7 +47,9 @@ class LayerRecorder final : public slow_motion::KernelListener {
 
   Variable run_forward(const std::function<Variable()>& forward);
   void begin(Pass pass);
-  void note_forward(const slow_motion::KernelSizes& kernel, bool has_parameters);
+  // Whose product a kernel computes: its layer's parameters', or attention's.
+  enum class Product { of_parameters, of_attention };
+  void note_forward(const slow_motion::KernelSizes& kernel, Product kind);
   void end_backward(std::size_t layer);
   double seconds_since_mark();
 

@@ -145,8 +145,8 @@ std::vector<std::string> lane_lines(const slow_motion::Machine& machine) {
 
 }  // namespace
 
-LaneWatch::LaneWatch(const slow_motion::Machine& machine, bool is_on) : machine_(machine) {
-  if (!is_on || !has_status_line()) return;
+LaneWatch::LaneWatch(const slow_motion::Machine& machine) : machine_(machine) {
+  if (!has_status_line()) return;
   thread_ = std::thread([this] { draw(); });
 }
 

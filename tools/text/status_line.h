@@ -59,10 +59,10 @@ class Progress {
 };
 
 // While one lives, it draws the lanes on stderr about ten times a second, each time over the
-// previous picture; the last one stays. It does nothing without a terminal, or if is_on is false.
+// previous picture; the last one stays. It does nothing without a terminal.
 class LaneWatch {
  public:
-  LaneWatch(const slow_motion::Machine& machine, bool is_on);
+  explicit LaneWatch(const slow_motion::Machine& machine);
   ~LaneWatch();
   LaneWatch(const LaneWatch&) = delete;
   LaneWatch& operator=(const LaneWatch&) = delete;

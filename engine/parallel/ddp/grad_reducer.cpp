@@ -70,8 +70,8 @@ void GradReducer::start_if_full(std::size_t bucket) {
 
 void GradReducer::on_ready(std::size_t index) {
   const std::lock_guard lock(mutex_);
-  unused_.add_used(index, forward_was_synchronizing_);
-  if (!forward_was_synchronizing_) return;
+  if (!forward_was_synchronizing_) return unused_.add_used_locally(index);
+  unused_.add_used(index);
   require(synchronizing_, ErrorCode::State, "no_sync",
           "the forward pass ran outside no_sync and this backward pass runs inside; put both "
           "inside to add gradients up locally");

@@ -53,11 +53,16 @@ void UnusedParameters::look_at(const Variable& output) {
   }
 }
 
-void UnusedParameters::add_used(std::size_t parameter, bool synchronizes) {
+void UnusedParameters::add_used_locally(std::size_t parameter) {
   if (policy_ == Unused::error) return;
   used_[parameter] = 1;
-  if (!synchronizes) has_looked_ = false;  // the forward pass in no_sync has had its backward pass
-  if (!synchronizes || std::ranges::find(unused_, parameter) == unused_.end()) return;
+  has_looked_ = false;  // the forward pass in no_sync has had its backward pass
+}
+
+void UnusedParameters::add_used(std::size_t parameter) {
+  if (policy_ == Unused::error) return;
+  used_[parameter] = 1;
+  if (std::ranges::find(unused_, parameter) == unused_.end()) return;
   const std::string& name = buckets_.parameters()[parameter].first;
   require(!knows_all(), ErrorCode::State, "ddp",
           "parameter {} got a gradient in this step but not in the first; under Unused::as_first "

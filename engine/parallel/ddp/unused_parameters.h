@@ -29,9 +29,11 @@ class UnusedParameters {
   // After a forward pass: those that the output does not reach. After several before one backward
   // pass: those that no output reaches.
   void look_at(const Variable& output);
-  // The gradient of a parameter is ready, in a pass that synchronises or in one that does not.
-  // Throws Error{State} for one that was taken for unused.
-  void add_used(std::size_t parameter, bool synchronizes);
+  // The gradient of a parameter is ready, in a pass that synchronises. Throws Error{State} for one
+  // that was taken for unused.
+  void add_used(std::size_t parameter);
+  // The same in a pass of no_sync.
+  void add_used_locally(std::size_t parameter);
 
   // A backward pass that synchronises: those to be counted at its beginning.
   const std::vector<std::size_t>& begin_backward();
