@@ -1,5 +1,5 @@
-// State that one rank writes and others read: the calls that a rank has announced, in flags on
-// separate cache lines, which may lie in memory that processes share; and queues.
+// Flags and queues through which ranks see each other's calls. They also work in memory that
+// processes share.
 #pragma once
 
 #include <array>

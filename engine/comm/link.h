@@ -5,8 +5,8 @@
 // A sender works out when its message would arrive and tells the receiver that time ahead of the
 // message. A rank doesn't sleep for every message: the step that uses a message begins, in modelled
 // time, at its arrival, and the call sleeps at its end until everything that it received would have
-// arrived. Only a message to a rank without a modelled link carries no time, so it waits for those
-// before.
+// arrived. Messages to ranks on the same host are not modelled, so they first wait for the modelled
+// ones.
 //
 // A modelled time is a lower bound: computation that holds up the real messages delays them
 // further. Times are those of the clock that all processes of one machine share, so ranks on

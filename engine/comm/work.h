@@ -1,8 +1,7 @@
 // Work: the handle of a collective that may still be running.
 //
-// On CUDA the host need not wait for the device: wait() returns when the peers have enqueued the
-// operation, and everything that the compute stream of the tensor's device is given from then on
-// runs after it. Values are read safely with item() or to_vector(), as ever.
+// On CUDA wait() returns when the peers have enqueued the operation. It only orders streams: later
+// work on the compute stream follows the collective. item() and to_vector() are always safe.
 #pragma once
 
 #include <functional>

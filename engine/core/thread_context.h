@@ -1,7 +1,7 @@
 // Settings that follow work from thread to thread: rank, gradient mode, and the step and row that
 // dropout draws by.
 //
-// A stage that hands work to another thread copies the caller's context there explicitly
+// Code that hands work to another thread copies the caller's context there explicitly
 // (ThreadContextScope); nothing is inherited silently.
 #pragma once
 

@@ -45,8 +45,8 @@ class Storage {
   // Says that work submitted to `stream` so far uses this memory: after the last owner is gone it
   // is not handed out again until that work is done. The device's own compute stream needs no call.
   void record_use(Stream& stream);
-  // The same until one event has passed, where the last owner must not touch the stream itself: it
-  // may be another thread's, which is capturing a graph from it.
+  // The same with an event, for callers that must not touch the stream: another thread may be
+  // capturing it.
   void record_use(std::shared_ptr<Event> event);
 
  private:

@@ -15,7 +15,7 @@
 
 namespace lockstep::parallel {
 
-// A rank keeps only its share of this, and of all that stands before it.
+// Each depth also shards what the depths before it shard.
 enum class ShardDepth { optimizer = 1, gradients = 2, parameters = 3 };
 
 // The part of one parameter that lies in this rank's shard.

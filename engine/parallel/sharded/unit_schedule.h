@@ -28,8 +28,8 @@ class UnitSchedule {
 
   std::vector<Unit>& units() { return units_; }
 
-  // Without: another backward pass follows before the optimizer's step. Depth one then adds up
-  // whole gradients and exchanges nothing; others reduce as ever, and keep the parameters.
+  // False: another backward pass follows before the optimizer's step. Depth one then only
+  // accumulates; depths two and three still reduce-scatter, and keep the gathered parameters.
   void set_stepping(bool is_stepping) { is_stepping_ = is_stepping; }
 
   // Ends what a pass that failed has left behind.
