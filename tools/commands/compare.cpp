@@ -127,8 +127,7 @@ std::string describe_work(const TrainingFlags& flags, const std::vector<PlannedR
   return fmt::format("{}, {}", what, flags.steps ? steps : epochs);
 }
 
-// The workload's layers are measured on this machine's first GPU or on its CPU, whichever is
-// compared.
+// The workload's layers are measured on the device type that this command compares.
 PredictionTask measured_by(PredictionTask prediction, const RunRow& single) {
   if (single.result.acted) return prediction;
   const bool is_gpu = single.placement.devices[0].type == DeviceType::cuda;

@@ -35,7 +35,8 @@ struct TrainingObserver {
   // Once for every step, in order, on rank 0, when its loss has arrived: the mean over rank 0's
   // rows.
   std::function<void(std::size_t step, double loss)> on_loss;
-  // On rank 0, after the steps 0, lines_every, ... and the last; 0: after none. The ranks agree.
+  // Called on rank 0 every lines_every steps and after the last (0: never). Every rank passes the
+  // same value.
   std::function<void(const LoggedStep& line)> on_line;
   std::size_t lines_every = 0;
   std::string log_path;  // a JSON line per step; empty: none
@@ -50,7 +51,7 @@ struct ActedOut {
   std::string topology;
   std::string device;  // of which the topology has several
   double factor = 1;   // how many times slower it was
-  // The median over steps of the share for which some device was late: the cores could not follow.
+  // Fraction of a step for which the real cores lagged behind the modelled machine (median).
   double put_off = 0;
 };
 

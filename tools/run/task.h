@@ -44,8 +44,8 @@ struct OptimizerSettings {
 struct SlowMotion;  // slow_motion.h
 
 struct TrainingTask {
-  std::string model;   // "mlp:64-256-10", "lenet"; unless it was said, 256 neurons between the
-                       // data's ends, for a text gpt:4-4-128-64
+  std::string model;   // default: one hidden layer of 256 between the data's ends; for a text
+                       // gpt:4-4-128-64
   double dropout = 0;  // of a GPT; no flag sets it
   DType dtype = DType::float32;
   std::shared_ptr<const datasets::Dataset> data;
