@@ -38,7 +38,7 @@ inline MatrixView rows_of(const Tensor& tensor) {
 // alive.
 struct Edge {
   std::shared_ptr<Node> node;    // nullptr for a leaf
-  std::size_t output_index = 0;  // of node
+  std::size_t output_index = 0;  // which of the node's outputs
   Variable leaf;                 // undefined unless the input is a leaf
   Shape shape;
   DType dtype = DType::float32;
@@ -97,7 +97,7 @@ class Node {
   std::vector<Edge> edges_;
   std::size_t num_outputs_;
   Device device_;
-  std::vector<std::pair<Tensor, std::uint64_t>> saved_;  // with their versions (Tensor::version)
+  std::vector<std::pair<Tensor, std::uint64_t>> saved_;  // and their versions (Tensor::version)
   Backward backward_;
   std::shared_ptr<const void> observed_;  // what the observer keeps with it
   std::uint64_t sequence_;

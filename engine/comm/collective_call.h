@@ -51,9 +51,9 @@ struct CallHeader {
   Operation operation = Operation::none;
   DType dtype = DType::float32;
   DeviceType device = DeviceType::cpu;
-  ReduceOp op = ReduceOp::sum;                                // of reductions
-  plan::AllReducePlan plan = plan::AllReducePlan::automatic;  // of all_reduce
-  std::int32_t root = -1;                                     // of broadcast; else -1
+  ReduceOp op = ReduceOp::sum;                                // reductions only
+  plan::AllReducePlan plan = plan::AllReducePlan::automatic;  // all_reduce only
+  std::int32_t root = -1;                                     // broadcast's; else -1
 };
 
 // True if two ranks made the same call; memory may differ.
@@ -83,8 +83,8 @@ plan::CollectivePlan plan_of(const CallHeader& header, int world_size, std::span
 struct CollectiveCall {
   CallHeader header;  // sequence and memory are filled in by the communicator that carries it out
   Tensor input;       // the buffer, if there is only one
-  Tensor output;      // of all_gather and reduce_scatter
-  int peer = -1;      // of send and recv
+  Tensor output;      // all_gather's and reduce_scatter's
+  int peer = -1;      // send's and recv's
   runtime::Stream* stream = nullptr;  // on which a call on a CUDA device is enqueued
   double timeout_seconds = 0;
 };
@@ -114,7 +114,7 @@ class CallNumbers {
  private:
   std::uint64_t num_collectives_ = 0;
   std::vector<std::uint64_t> num_sent_;      // to each rank
-  std::vector<std::uint64_t> num_received_;  // from each rank
+  std::vector<std::uint64_t> num_received_;  // one for each rank
 };
 
 }  // namespace lockstep::comm

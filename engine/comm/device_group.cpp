@@ -156,7 +156,7 @@ class PlanRun {
 
   std::span<const GroupRank> ranks_;
   ReduceOp op_;
-  std::vector<Scratch> scratch_;  // by rank
+  std::vector<Scratch> scratch_;  // indexed by rank
 };
 
 void run_plan(const CallHeader& call, std::span<const GroupRank> ranks) {

@@ -23,9 +23,9 @@ namespace lockstep::comm {
 
 // One rank's part in a collective.
 struct GroupMember {
-  runtime::Stream* stream = nullptr;  // of the tensors' device
+  runtime::Stream* stream = nullptr;  // the tensors' device's
   Tensor input;                       // the buffer, if there is only one
-  Tensor output;                      // of all_gather and reduce_scatter
+  Tensor output;                      // all_gather's and reduce_scatter's
 };
 
 // Enqueues all_reduce, broadcast, all_gather or reduce_scatter. The work follows everything that

@@ -28,8 +28,8 @@ namespace lockstep::comm {
 
 // A link as --link names it: "50us,1GB/s".
 struct LinkSpec {
-  double latency_seconds = 0;   // from the departure of a message's last byte to its arrival
-  double bytes_per_second = 0;  // of each rank's port, in each direction
+  double latency_seconds = 0;   // from a message's last byte leaving to its arrival
+  double bytes_per_second = 0;  // each rank's port, in each direction
 
   bool operator==(const LinkSpec&) const = default;
 };

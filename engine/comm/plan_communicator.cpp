@@ -207,7 +207,7 @@ class PlanCommunicator final : public Communicator {
       if (!mine.shares_memory_with(call.input)) mine.copy_from(call.input);
       return run_plan(call, call.output.view());
     }
-    whole_ = call.input.clone();  // of a reduce_scatter
+    whole_ = call.input.clone();  // reduce_scatter keeps its input
     multiply(call.input.stream(), factor_of(header.op, world_size()), whole_.view());
     const std::size_t num_bytes_sent = run_plan(call, whole_.view());
     const std::size_t offset = index_of(rank()) * call.output.num_elements();
@@ -252,8 +252,8 @@ class PlanCommunicator final : public Communicator {
   std::unique_ptr<Group> group_;
   GroupShape shape_;
   CallNumbers numbers_;
-  std::vector<void*> memory_;  // of each rank, in the current collective
-  Tensor whole_;               // of a reduce_scatter: a copy, which outlives an error
+  std::vector<void*> memory_;  // each rank's, in the current collective
+  Tensor whole_;               // reduce_scatter's copy, which outlives an error
   std::map<ScheduleKey, plan::RankSchedule> schedules_;
   AsyncCalls async_;  // the last member, so that its thread ends first
 };

@@ -30,7 +30,7 @@ struct ProcessGroupOptions {
   int rank = 0;
   int world_size = 1;
   std::shared_ptr<Store> store;  // rank 0 of 1 needs none
-  std::string token;             // of the job; admits TCP connections
+  std::string token;             // the job's; admits TCP connections
   // Distinguishes groups that use one store, including successive ones.
   std::string group = "0";
   // The address at which others reach this host (TcpStoreClient::local_address).

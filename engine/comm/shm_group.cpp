@@ -289,7 +289,7 @@ class ShmTransport final : public Transport {
   // Messages from one rank to another. Message number k, counted from 1, is in slot
   // (k - 1) % kNumSlots until num_released reaches k.
   struct alignas(kCacheLine) Slot {
-    std::atomic<std::uint64_t> number{0};  // of the message in it
+    std::atomic<std::uint64_t> number{0};  // number of the message in it
     std::size_t num_bytes = 0;
   };
 
@@ -459,13 +459,13 @@ class ShmTransport final : public Transport {
     return waited == Waited::done;
   }
 
-  std::size_t channels_at_;  // from the segment's beginning
+  std::size_t channels_at_;  // offset in the segment
   std::size_t slots_at_;
   ShmSegment segment_;
   unsigned num_spins_ = 0;                   // set when all have attached
-  std::vector<FileDescriptor> processes_;    // of each rank (a pidfd), if it is another process
+  std::vector<FileDescriptor> processes_;    // each other process's pidfd
   std::vector<std::uint64_t> num_posted_;    // to each rank, in collectives
-  std::vector<std::uint64_t> num_released_;  // of each rank's messages in collectives
+  std::vector<std::uint64_t> num_released_;  // each rank's messages in collectives
   std::vector<std::uint64_t> num_received_;  // slots of what each rank sent by send()
   runtime::Deadline closing_deadline_;       // written before is_closing_
   std::atomic<bool> is_closing_{false};

@@ -76,7 +76,7 @@ enum class FrameKind : std::uint32_t { announce = 1, data, message, failure, goo
 struct FrameHeader {
   FrameKind kind = FrameKind::announce;
   CallHeader call = {};
-  std::uint64_t num_bytes = 0;  // of the payload
+  std::uint64_t num_bytes = 0;  // size of the payload
 };
 
 class TcpTransport final : public Transport {
@@ -212,10 +212,10 @@ class TcpTransport final : public Transport {
     int rank = 0;
     Socket socket;
     std::mutex sending;                    // held for a whole frame
-    bool is_cut_off = false;               // in the middle of a frame: nothing can follow it
-    std::atomic<bool> is_awaited{false};   // by a caller, and then only the caller receives
+    bool is_cut_off = false;               // inside a frame: nothing can follow it
+    std::atomic<bool> is_awaited{false};   // a caller waits, and only the caller receives
     std::atomic<bool> was_awaited{false};  // since its own thread last looked
-    std::mutex receiving;                  // of the two members below
+    std::mutex receiving;                  // guards the two members below
     Frame incoming;                        // incomplete
     std::size_t num_read = 0;              // bytes of its header and payload
     Queue<Frame> data;                     // not yet taken by a caller, like
@@ -407,7 +407,7 @@ class TcpTransport final : public Transport {
     }
   }
 
-  std::vector<Announcements> announced_;  // by rank
+  std::vector<Announcements> announced_;  // indexed by rank
   FirstFailure failure_;
   std::mutex telling_;  // held while all peers are told of the failure
   bool has_told_ = false;

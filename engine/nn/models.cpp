@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kAllowed =
     "mlp:IN-HIDDEN-...-OUT[:relu|gelu|tanh], lenet, lenet5, resnet18[:WIDTH], "
     "cnn:32c3-p2-64c3-p2-128-10, gpt:LAYERS-HEADS-CHANNELS-CONTEXT, gpt2 or gpt2-medium";
-constexpr std::size_t kLargestNumber = 1 << 20;  // of channels, neurons or pixels
+constexpr std::size_t kLargestNumber = 1 << 20;  // most channels, neurons or pixels
 
 [[noreturn]] void fail_model(std::string_view text, std::string_view why,
                              std::string_view hint = "") {
@@ -415,7 +415,7 @@ double count_parameters(const ModelSpec& spec, const ModelData& data) {
 
 std::size_t least_batch_norm_values(const ModelSpec& spec, const ModelData& data) {
   require(spec.kind == ModelSpec::Kind::resnet18, ErrorCode::Usage, "model", "has no batch norm");
-  constexpr std::size_t kStride = 8;  // of all stages together
+  constexpr std::size_t kStride = 8;  // all strides together
   const auto size = [](std::size_t pixels) { return (pixels + kStride - 1) / kStride; };
   return size(data.row[0]) * size(data.row[1]);
 }

@@ -42,7 +42,7 @@ struct MlpSpec {
 struct CnnLayer {
   enum class Kind { convolution, max_pool, average_pool, linear } kind = Kind::linear;
   std::size_t size = 0;    // output channels or neurons; of a pool, its kernel
-  std::size_t kernel = 0;  // of a convolution
+  std::size_t kernel = 0;  // a convolution's
 
   bool operator==(const CnnLayer&) const = default;
 };

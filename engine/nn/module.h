@@ -146,7 +146,7 @@ class Module {
   // Also throws Error{Usage} if the layer is not a member.
   std::size_t register_child(std::string name, Module& member);
 
-  void copy_children();  // for shallow_copy(): each child becomes a shallow copy of itself
+  void copy_children();  // each child becomes a shallow copy of itself
   // Throws Error{State} unless this object's class is `type`: a class that derives from another
   // module without ModuleOf would be copied as that one.
   void require_type(const std::type_info& type) const;
@@ -155,7 +155,7 @@ class Module {
   enum class Mode { train, eval };
   struct Member {
     std::size_t child = 0;      // its position in children_
-    std::ptrdiff_t offset = 0;  // from this module, in bytes
+    std::ptrdiff_t offset = 0;  // bytes from this module
   };
 
   static void notify_batch(const Variable& x);
@@ -167,7 +167,7 @@ class Module {
   static void walk(Self& self, const std::string& prefix, const Visit& visit);
 
   std::vector<NamedParameter> parameters_;
-  std::vector<std::size_t> paddings_;  // by parameter, in rows
+  std::vector<std::size_t> paddings_;  // each parameter's rows of padding
   std::vector<NamedBuffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::vector<Member> members_;  // the children that this module does not own

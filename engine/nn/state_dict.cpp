@@ -168,7 +168,7 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
   }
   LoadResult result;
   std::string mismatches;
-  const OtherOrder files(state, Order::as_in_memory);  // for sizes in errors
+  const OtherOrder files(state, Order::as_in_memory);  // errors show the sizes of files
   std::vector<std::pair<Tensor, const Tensor*>> copies;
   for (const auto& [name, target] : targets) {
     const auto source = sources.find(name);

@@ -24,8 +24,8 @@ StateDict state_dict(const Module& module, std::string_view prefix = {});
 enum class Strict { no, yes };
 
 struct LoadResult {
-  std::vector<std::string> missing_keys;     // of the module, not in the state
-  std::vector<std::string> unexpected_keys;  // of the state, not in the module
+  std::vector<std::string> missing_keys;     // in the module, not in the state
+  std::vector<std::string> unexpected_keys;  // in the state, not in the module
 };
 
 // Copies the state's values into the module's tensors, which stay where they are; other dtypes and

@@ -68,7 +68,7 @@ class CutLinear final : public nn::ModuleOf<CutLinear>, public nn::ActivatedLaye
   comm::Communicator* communicator_;
   Side side_;
   std::size_t outer_;  // the weight is cut as [outer, ranks, the rest]
-  Shape shape_;        // of the whole weight
+  Shape shape_;        // the whole weight's
   bool has_bias_;
 };
 

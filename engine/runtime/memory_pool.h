@@ -27,7 +27,7 @@ class MemoryPool {
  public:
   struct Block {
     void* data = nullptr;
-    std::size_t num_bytes = 0;  // of the block; at least the requested size
+    std::size_t num_bytes = 0;  // the block's; at least the requested size
   };
 
   // counted_in: a pool that outlives this one and whose current and peak bytes include this one's;
@@ -81,7 +81,7 @@ class MemoryPool {
   void tell_counted_in();  // after every change of the held bytes
 
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> free_;  // by block size
+  std::map<std::size_t, std::vector<void*>> free_;  // keyed by block size
   std::vector<Pending> pending_;
   MemoryStatistics statistics_;
   bool keeps_blocks_ = false;

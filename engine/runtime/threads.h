@@ -110,7 +110,7 @@ class ThreadPool {
   alignas(64) WaitWord generation_{0};  // changes with every job and at shutdown
   std::atomic<bool> stopping_{false};
   std::atomic<bool> busy_{false};  // a thread is inside run(), or in a task of it
-  std::uint64_t caller_ = 0;       // of the last job
+  std::uint64_t caller_ = 0;       // the last job's
   std::vector<std::thread> workers_;
 };
 

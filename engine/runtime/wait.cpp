@@ -44,7 +44,7 @@ Clock::duration time_until(Deadline deadline, Clock::duration at_most) {
 
 int milliseconds_until(Deadline deadline) {
   if (!deadline) return -1;
-  constexpr std::chrono::hours kLongest{240};  // in milliseconds an int
+  constexpr std::chrono::hours kLongest{240};  // its milliseconds fit an int
   const auto time = time_until(deadline, kLongest);
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count());
 }

@@ -22,7 +22,7 @@
 
 namespace lockstep::comm {
 
-inline constexpr const char* kStorePurpose = "store";  // in the hello
+inline constexpr const char* kStorePurpose = "store";  // word of the hello
 inline constexpr std::size_t kMaxStoreMessageBytes = kMaxValueBytes + 2048;
 
 // The server's answer to a request about the table.
@@ -124,7 +124,7 @@ class TcpStoreClient final : public Store {
  private:
   bool try_to_join(const TcpStoreClientOptions& options, runtime::Deadline deadline);
 
-  const std::string server_;  // for errors
+  const std::string server_;  // errors name it
   const double answer_seconds_;
   std::mutex mutex_;
   Socket socket_;

@@ -22,7 +22,7 @@ struct DataParallelOptions {
   // devices of the parameters' type (for the CPU, which has devices on demand: one per core).
   std::vector<Device> devices;
   std::optional<Device> output_device = {};  // default: devices[0]
-  std::size_t dim = 0;                       // of the input that is cut, and of the output
+  std::size_t dim = 0;                       // dimension that is cut, and joined in the output
   // For training. own: as in PyTorch's DataParallel. all: see sync_batch_norm.h.
   BatchNormRows batch_norm = BatchNormRows::own;
 };

@@ -117,8 +117,8 @@ class GradBuckets {
   std::vector<std::uint64_t> hooks_;
   plan::BucketPlan plan_;
   std::vector<Bucket> buckets_;
-  std::vector<Place> places_;             // by parameter
-  std::vector<std::size_t> ready_order_;  // of this backward pass
+  std::vector<Place> places_;             // indexed by parameter
+  std::vector<std::size_t> ready_order_;  // this backward pass's
 };
 
 }  // namespace lockstep::parallel

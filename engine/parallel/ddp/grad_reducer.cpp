@@ -140,7 +140,7 @@ void GradReducer::rebuild_in_ready_order() {
   if (options_.rebuild == Rebuild::never || was_rebuilt_) return;
   // One rank's order is used by all: buckets must be the same everywhere.
   std::vector<std::int64_t> order(buckets_.ready_order().begin(), buckets_.ready_order().end());
-  order.resize(buckets_.parameters().size());  // of a rank without rows it is empty
+  order.resize(buckets_.parameters().size());  // a rank without rows has none
   const Tensor shared = Tensor::from(order, {order.size()}, Device{});
   communicator_.broadcast(shared, source_).wait();
   const std::vector<std::int64_t> agreed = shared.to_vector<std::int64_t>();

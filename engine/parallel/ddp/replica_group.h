@@ -50,10 +50,10 @@ class ReplicaGroup {
 
   DdpOptions options_;
   plan::AllReducePlan plan_;
-  std::vector<Device> devices_;  // by rank
+  std::vector<Device> devices_;  // indexed by rank
   comm::SingleThreadGroup communicator_;
-  std::vector<std::shared_ptr<nn::Module>> modules_;   // by rank
-  std::vector<std::unique_ptr<GradBuckets>> buckets_;  // by rank
+  std::vector<std::shared_ptr<nn::Module>> modules_;   // indexed by rank
+  std::vector<std::unique_ptr<GradBuckets>> buckets_;  // indexed by rank
   bool was_rebuilt_ = false;
   // When each bucket of the current step became full on each rank.
   std::vector<std::vector<std::shared_ptr<runtime::Event>>> full_;

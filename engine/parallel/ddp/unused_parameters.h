@@ -50,10 +50,10 @@ class UnusedParameters {
   Unused policy_;
   GradBuckets& buckets_;
   bool has_looked_ = false;          // since the last backward pass
-  std::vector<std::size_t> unused_;  // in the coming backward pass, or the running one
+  std::vector<std::size_t> unused_;  // unused in the coming backward pass, or the running one
   std::vector<std::int64_t> used_;   // 1 by parameter: used since the last synchronised pass
-  std::vector<std::int64_t> users_;  // by parameter: ranks that used it in the last step
-  std::vector<Tensor> kept_;         // by position in unused_: the gradient that it had before
+  std::vector<std::int64_t> users_;  // each parameter's users among ranks in the last step
+  std::vector<Tensor> kept_;         // the gradients that those had before
   std::size_t num_steps_ = 0;
 };
 

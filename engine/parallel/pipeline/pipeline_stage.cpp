@@ -81,9 +81,9 @@ struct PipelineStage::Step {
   std::size_t first_row;
   double weight;
   const MicroBatchLoss& loss;
-  std::map<std::pair<std::size_t, std::size_t>, Kept> kept = {};  // by chunk and micro-batch
+  std::map<std::pair<std::size_t, std::size_t>, Kept> kept = {};  // keyed by chunk and micro-batch
   std::map<Message, Tensor> arrived = {};
-  std::vector<std::size_t> num_received = {};  // by sender
+  std::vector<std::size_t> num_received = {};  // indexed by sender
   Tensor loss_sum = {};
 
   plan::Chunk rows(std::size_t micro_batch) const {

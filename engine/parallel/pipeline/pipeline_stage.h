@@ -101,7 +101,7 @@ class PipelineStage {
   // The work of a step of so many micro-batches.
   struct Schedule {
     plan::PipelinePlan plan;
-    std::vector<std::vector<Message>> incoming;  // by sender, in the order in which it sends
+    std::vector<std::vector<Message>> incoming;  // [sender][n-th message]
   };
   struct Step;  // that runs
 
@@ -123,11 +123,11 @@ class PipelineStage {
   plan::PipelinePlan plan_;
   std::vector<PipelineLayer> chunks_;  // the parts of this stage
   std::shared_ptr<nn::Module> tensors_;
-  std::vector<std::string> names_;  // of the model's state
+  std::vector<std::string> names_;  // names in the model's state
   std::vector<Shared> shared_;
   Device device_;
   DType dtype_ = DType::float32;
-  std::map<std::size_t, Schedule> schedules_;  // by number of micro-batches
+  std::map<std::size_t, Schedule> schedules_;  // keyed by the number of micro-batches
   // By part: the shape of a row of the activations it receives, once the first ones have come.
   std::map<std::size_t, Shape> row_shapes_;
 };

@@ -17,7 +17,7 @@ namespace lockstep::parallel {
 struct UnitLayout {
   nn::Module* module = nullptr;  // around whose forward pass the parameters must be whole
   std::vector<nn::NamedParameter> parameters;
-  std::vector<std::size_t> offsets;  // of each in the buffer, in elements
+  std::vector<std::size_t> offsets;  // each one's first element in the buffer
   std::size_t num_elements = 0;      // padding included: a multiple of world_size
 };
 

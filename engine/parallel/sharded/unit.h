@@ -22,8 +22,8 @@ enum class ShardDepth { optimizer = 1, gradients = 2, parameters = 3 };
 struct ShardPiece {
   std::string name;        // the parameter's
   Shape shape;             // the whole parameter's
-  std::size_t offset = 0;  // of the piece in the parameter, in elements
-  std::size_t place = 0;   // of the piece in the unit's shard
+  std::size_t offset = 0;  // where the piece begins in the parameter, in elements
+  std::size_t place = 0;   // where the piece begins in the unit's shard
   Variable value;          // [elements]: a leaf, for the optimizer
 };
 
@@ -89,7 +89,7 @@ class Unit {
   comm::Work gather_;
   Tensor reduced_;  // while a reduce-scatter runs
   comm::Work reduce_;
-  std::vector<bool> is_collected_;  // by parameter
+  std::vector<bool> is_collected_;  // indexed by parameter
 };
 
 }  // namespace lockstep::parallel

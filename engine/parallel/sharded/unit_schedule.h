@@ -46,7 +46,7 @@ class UnitSchedule {
   void begin_backward();
   void on_ready(std::size_t unit, std::size_t parameter);
   void finish_backward();
-  std::size_t unit_before(std::size_t unit) const;  // in forward: after it in backward
+  std::size_t unit_before(std::size_t unit) const;  // the one before it in forward
 
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 

@@ -162,7 +162,7 @@ struct StepGraph::Parts {
       step();
       join();
       graph = capture.end();
-      cuda::ignore(cudaGraphGetNodes(graph, nullptr, &num_nodes));  // for people, never vital
+      cuda::ignore(cudaGraphGetNodes(graph, nullptr, &num_nodes));  // only people read the number
       CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
     } catch (...) {
       forget();
