@@ -13,9 +13,9 @@ namespace {
 
 constexpr double kStep = 1e-7;         // e
 constexpr double kAway = 0.01;         // how far a weight is moved away from kinks
-constexpr double kTolerance = 3e-3;    // of the gradient's norm
-constexpr double kRounding = 1e-6;     // of a slope, for a loss of 1
-constexpr double kLargestScale = 100;  // of a step, for a parameter with a small gradient
+constexpr double kTolerance = 3e-3;    // relative to the gradient's norm
+constexpr double kRounding = 1e-6;     // rounding of a slope, for a loss of 1
+constexpr double kLargestScale = 100;  // largest step, where a gradient is small
 constexpr std::size_t kNumPoints = 3;
 constexpr std::size_t kManyWeights = std::size_t{1} << 18;
 constexpr std::size_t kMostWeights = std::size_t{1} << 25;
@@ -113,7 +113,7 @@ class Slopes {
   std::vector<nn::NamedParameter> parameters_;
   std::vector<std::vector<double>> point_;
   std::vector<double> table_;
-  std::vector<double> norms_;  // of the gradients
+  std::vector<double> norms_;  // the gradients' norms
 };
 
 // If a group is wrong, each of its parameters is looked at.

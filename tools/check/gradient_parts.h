@@ -20,9 +20,9 @@ namespace lockstep::tools {
 
 // One rank's projections in a step, by parameter.
 struct StepParts {
-  std::vector<double> own;      // of its own gradient
+  std::vector<double> own;      // its own gradient
   std::vector<double> size;     // sum of the absolute values in it
-  std::vector<double> reduced;  // of the reduced one; of --shard's this rank's share
+  std::vector<double> reduced;  // the reduced one; under --shard this rank's share
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepParts, own, size, reduced)
 

@@ -156,7 +156,7 @@ class RankChecks::Window {
   trace::ScopedSpan span_;
   trace::UntracedScope untraced_;
   trace::UncountedScope uncounted_;
-  std::vector<std::size_t> peaks_;  // by device
+  std::vector<std::size_t> peaks_;  // indexed by device
   double timeout_seconds_ = 0;
 };
 

@@ -36,7 +36,7 @@ namespace lockstep::tools {
 
 // One device's gradient.
 struct ReferenceGradient {
-  KeptTensors values;         // by parameter
+  KeptTensors values;         // one for each parameter
   std::vector<double> sizes;  // the denominators above
   double mean_loss = 0;
   KeptTensors statistics = {};  // batch norm's running ones after the first device's rows

@@ -50,7 +50,7 @@ struct Element {
 struct Step {
   std::size_t number = 0;  // counted from 0
   double learning_rate = 0;
-  double weight_decay = 0;  // of the parameter
+  double weight_decay = 0;  // the parameter's
   DType dtype = DType::float32;
 };
 

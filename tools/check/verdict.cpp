@@ -12,7 +12,7 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr double kAmplifiedRounding = 1e3;  // of two runs that differ only in rounding
+constexpr double kAmplifiedRounding = 1e3;  // how far runs that differ in rounding drift apart
 constexpr double kTimesBfloat16 = 5;        // the same, with products in bfloat16
 constexpr double kDriftLimit = 1e-3;
 

@@ -41,7 +41,7 @@ constexpr std::array<const char*, 19> kVariables = {"LOCKSTEP_LOG",
                                                     "SLURM_STEP_ID",
                                                     "SLURM_PROCID"};
 
-constexpr std::size_t kColumn = 26;  // of the values
+constexpr std::size_t kColumn = 26;  // where the values begin
 
 void print_line(const std::string& what, const std::string& value) {
   fmt::print("{:<{}}{}\n", what, kColumn, wrap(value, kTerminalColumns, kColumn));

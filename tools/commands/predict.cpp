@@ -26,7 +26,7 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::size_t kNetSamples = 1'000'000;  // of an epoch, if no data set is known
+constexpr std::size_t kNetSamples = 1'000'000;  // samples per epoch if no data set is known
 constexpr int kMaxBatch = 1'000'000'000;
 constexpr double kMaxStepSeconds = 1e6;
 

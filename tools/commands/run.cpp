@@ -43,7 +43,7 @@ constexpr int kMostRestarts = 1000000;
 
 // The flags whose words need more reading than CLI11's.
 struct RunFlags {
-  LaunchOptions options;  // of the flags that are options as they stand
+  LaunchOptions options;  // from flags that are options as they stand
   std::string nnodes = "1";
   std::string nproc_per_node = "1";
   std::optional<int> node_rank;

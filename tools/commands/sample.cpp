@@ -106,7 +106,7 @@ std::size_t draw(const std::vector<float>& logits, const SampleFlags& flags, Rng
     return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
   });
   tokens.resize(count);
-  std::vector<double> sums;  // of the shares up to each token
+  std::vector<double> sums;  // cumulative shares up to each token
   for (const std::size_t token : tokens) {
     const double difference = static_cast<double>(logits[token]) - logits[tokens[0]];
     const double share = token == tokens[0] ? 1 : std::exp(difference / flags.temperature);

@@ -25,7 +25,7 @@ namespace {
 using Values = std::vector<double>;
 
 struct RankGradient {
-  Values used;         // by the optimizer
+  Values used;         // what the optimizer used
   Values own;          // G: from its backward passes, all parameters in a row
   Values sum_of_rows;  // S
   std::size_t num_rows = 0;
@@ -37,7 +37,7 @@ struct RankGradient {
 struct GlobalGradient {
   std::vector<RankGradient> ranks;
   Values mean;               // M
-  Values mean_of_ranks;      // of G
+  Values mean_of_ranks;      // the ranks' mean of G
   std::vector<double> size;  // size of each parameter's values; tolerances are relative to it
   std::size_t num_rows = 0;  // N
 
@@ -47,7 +47,7 @@ struct GlobalGradient {
   std::optional<double> factor(const Values& a, const Values& b) const;
 };
 
-constexpr double kTolerance = 3e-4;  // of float32 sums, relative to their terms
+constexpr double kTolerance = 3e-4;  // float32 sums' rounding, relative to their terms
 
 // The factor on each row's gradient, if it is the same in all losses of the pass; 1 without rows.
 std::optional<double> factor_of_rows(const std::vector<LossRecord>& losses) {

@@ -179,7 +179,7 @@ std::optional<Finding> judge_loading(const LoadedRecord& loaded) {
 }
 
 std::optional<Finding> judge_saving(const Records& records) {
-  std::map<std::pair<std::string, std::string>, std::set<int>> writers;  // by group and path
+  std::map<std::pair<std::string, std::string>, std::set<int>> writers;  // keyed by group and path
   for (const SavedRecord& saved : records.saved) {
     if (saved.origin.group.empty()) continue;
     std::set<int>& ranks = writers[{saved.origin.group, saved.path}];

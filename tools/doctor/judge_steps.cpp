@@ -29,7 +29,7 @@ std::optional<Finding> judge_freshness(const Trainer& trainer) {
   return {};
 }
 
-using Leaves = std::map<std::uint64_t, std::set<std::uint64_t>>;  // by process
+using Leaves = std::map<std::uint64_t, std::set<std::uint64_t>>;  // keyed by process
 
 std::optional<Finding> judge_reach(const Trainer& trainer, const Leaves& stepped) {
   for (const StepRecord* step : trainer.steps) {

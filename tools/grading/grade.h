@@ -24,7 +24,7 @@ struct Submission {
 struct Submissions {
   enum class Kind { one, batch };
   Kind kind = Kind::one;         // one folder with sources, or a folder of such folders
-  std::vector<Submission> list;  // by name, student2 before student10, then by lab
+  std::vector<Submission> list;  // sorted by name, student2 before student10, then by lab
 };
 
 // A folder that holds sources of labs has one submission for each lab; otherwise each of its

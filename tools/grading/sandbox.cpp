@@ -24,8 +24,8 @@ namespace {
 
 struct SandboxLimits {
   std::size_t cpu_seconds = 0;
-  std::size_t memory_mib = 0;  // of address space
-  std::size_t file_mib = 0;    // of each file that the program writes
+  std::size_t memory_mib = 0;  // address space
+  std::size_t file_mib = 0;    // each file that the program writes
 };
 
 enum class Folder { read_only, writable };

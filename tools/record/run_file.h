@@ -17,11 +17,11 @@ struct RunRow {
   DevicePlacement placement;
   std::size_t threads_per_device = 1;
   TrainingResult result;
-  std::size_t batch = 1;           // rows per step over all devices
-  std::size_t epoch_rows = 1;      // rows of an epoch
-  double max_abs_weight_diff = 0;  // of the final weights against one device with the same batches
-  std::optional<Verdict> verdict;  // absent if the row was not judged
-  std::optional<double> bubble_formula;  // of a pipeline
+  std::size_t batch = 1;                 // rows per step over all devices
+  std::size_t epoch_rows = 1;            // rows of an epoch
+  double max_abs_weight_diff = 0;        // final weights against one device's
+  std::optional<Verdict> verdict;        // absent if the row was not judged
+  std::optional<double> bubble_formula;  // a pipeline's
   // True if another process used the devices meanwhile; absent if unknown.
   std::optional<bool> contended = false;
   std::optional<std::size_t> resumed_after = std::nullopt;  // the step at which it was interrupted

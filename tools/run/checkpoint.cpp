@@ -30,7 +30,7 @@ constexpr std::string_view kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kState = "state.json";
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".unfinished-";
-constexpr std::size_t kShownDigits = 12;  // of a SHA-256
+constexpr std::size_t kShownDigits = 12;  // digits shown of a SHA-256
 
 // PyTorch's names for the tensors that an optimizer keeps for a parameter: AdamW two, momentum one.
 std::vector<std::string> state_names(std::size_t num_tensors) {

@@ -36,10 +36,11 @@ struct Checkpoint {
   std::uint64_t step = 0;  // so many are done
   // --batch, --seed and whatever else decides the numbers, by the names of the run file.
   nlohmann::ordered_json settings;
-  std::vector<std::size_t> bucket_order;  // of DDP's parameters; empty elsewhere
+  std::vector<std::size_t> bucket_order;  // DDP's parameters; empty elsewhere
   nn::StateDict model;
-  std::vector<std::pair<std::string, optim::Optimizer::State>> optimizer = {};  // by parameter
-  checkpoint::Metadata metadata = {};  // of the model's file, as --save writes it
+  std::vector<std::pair<std::string, optim::Optimizer::State>> optimizer =
+      {};                              // a pair for each parameter
+  checkpoint::Metadata metadata = {};  // the model file's, as --save writes it
   // If it was read: its folder, and how its settings differ from the run's, as in "kept was
   // made with momentum 0.9 and not 0".
   std::string folder = {};

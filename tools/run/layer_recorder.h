@@ -20,7 +20,7 @@ namespace lockstep::tools {
 // The memory that a layer holds during a step, besides its parameters.
 struct LayerMemory {
   std::size_t kept_bytes = 0;     // written forward, and held for the backward pass
-  std::size_t scratch_bytes = 0;  // of patches, while a convolution runs
+  std::size_t scratch_bytes = 0;  // patches, while a convolution runs
 };
 
 class LayerRecorder final : public slow_motion::KernelListener {
@@ -42,7 +42,7 @@ class LayerRecorder final : public slow_motion::KernelListener {
  private:
   enum class Pass { forward, backward };
   struct Times {
-    std::vector<double> forward, backward;  // of each pass
+    std::vector<double> forward, backward;  // seconds of each pass
   };
 
   Variable run_forward(const std::function<Variable()>& forward);

@@ -24,7 +24,7 @@ struct LoggedStep {
   double learning_rate = 0;
   double grad_norm = 0;          // before clipping
   double seconds = 0;            // the mean over the steps since the line before
-  double labels_per_second = 0;  // of a text: tokens
+  double labels_per_second = 0;  // a text's tokens
 };
 
 struct TrainingObserver {
@@ -61,10 +61,10 @@ struct TrainingResult {
   nn::StateDict weights;
   std::size_t num_steps = 0;
   int stopped_by = 0;                 // the signal that ended it early; 0: all steps are done
-  std::vector<double> epoch_seconds;  // of an interrupted run only whole epochs
-  std::optional<double> unfinished_epoch_seconds;  // of the steps after them
+  std::vector<double> epoch_seconds;  // whole epochs only
+  std::optional<double> unfinished_epoch_seconds;  // the steps after them
   double final_loss = 0;  // mean over the last epoch's rows, as far as it came
-  ThinnedLosses losses;   // of every step, over all ranks' rows
+  ThinnedLosses losses;   // every step's, over all ranks' rows
   // Fraction of the test rows, after each epoch; of an acted run after the last one alone. Empty
   // where there are none.
   std::vector<double> epoch_accuracy;
@@ -73,10 +73,10 @@ struct TrainingResult {
   std::optional<RunFindings> findings;  // where checks were asked for
 
   // From the devices and the recording (ranks.h):
-  std::optional<trace::StepBreakdown> breakdown;    // of rank 0's median step
+  std::optional<trace::StepBreakdown> breakdown;    // rank 0's median step
   StepStatistics step_statistics;                   // over the steps of all ranks
   std::vector<std::optional<double>> comm_overlap;  // per device; see step_statistics.h
-  std::optional<double> bubble;                     // of a pipeline; see pipeline.h
+  std::optional<double> bubble;                     // a pipeline's; see pipeline.h
   std::vector<double> busy_fraction;                // per device: share of the steps' time
   std::vector<std::size_t> peak_bytes;              // per device
   std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device

@@ -122,7 +122,7 @@ std::optional<double> measured_bubble(const trace::Recording& recording,
     std::int64_t busy = 0;
     std::size_t num_stages = 0;
   };
-  std::map<std::int64_t, Pass> passes;  // by step
+  std::map<std::int64_t, Pass> passes;  // keyed by step
   for (const int track : tracks) {
     // A device's own times count if there are any; else its thread's spans do.
     std::vector<trace::Span> steps, works;

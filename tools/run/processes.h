@@ -16,7 +16,7 @@ std::string this_program();
 // The limits of a child. Output beyond them ends it, or only the newest is kept.
 struct ChildLimits {
   double seconds = std::numeric_limits<double>::infinity();
-  std::size_t bytes = std::size_t{1} << 20;  // of each stream
+  std::size_t bytes = std::size_t{1} << 20;  // each stream's
   enum class BeyondBytes { end, forget } beyond_bytes = BeyondBytes::end;
   std::FILE* echo = nullptr;  // where its output is shown meanwhile
 };

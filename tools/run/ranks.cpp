@@ -176,7 +176,7 @@ TrainingObserver checked() {
 }  // namespace
 
 trace::RecordOptions record_options(const TrainingTask& task, std::size_t num_devices) {
-  constexpr std::size_t kMaxSteps = 16'000;  // of one device, each with up to 80 spans and samples
+  constexpr std::size_t kMaxSteps = 16'000;  // steps, each with up to 80 spans and samples
   trace::RecordOptions options;
   options.step_stride = (task.num_steps * num_devices + kMaxSteps - 1) / kMaxSteps;
   return options;

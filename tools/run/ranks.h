@@ -21,10 +21,10 @@ TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
 // The result of a job on rank 0. The other ranks only learn what stopped it.
 struct JobResult {
   TrainingResult result;
-  trace::Recording recording;            // of all ranks, where recording was on
-  std::vector<Device> devices;           // by rank
+  trace::Recording recording;            // all ranks', where recording was on
+  std::vector<Device> devices;           // indexed by rank
   std::size_t num_physical_devices = 0;  // GPUs, or hosts
-  double cpu_seconds_of_peers = 0;       // of the other ranks on rank 0's host, while training
+  double cpu_seconds_of_peers = 0;       // other ranks on rank 0's host, while training
 };
 
 // Trains this rank's share where ranks are processes, with the job's communicator. Recording may be

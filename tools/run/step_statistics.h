@@ -15,7 +15,7 @@ namespace lockstep::tools {
 // whose wall time is the median, so the parts of `median` do not add up to its step.
 struct StepStatistics {
   std::size_t num_steps = 0;
-  trace::StepBreakdown median;  // of an even number, the smaller of the middle two
+  trace::StepBreakdown median;  // of two middle ones, the smaller
   trace::StepBreakdown p90;     // the smallest that at least 90 % of the steps do not exceed
 };
 

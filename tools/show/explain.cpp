@@ -78,7 +78,7 @@ struct Judged {
 
   FileRows rows;
   std::size_t index = 0;  // the first, unless a row has several devices and a breakdown
-  std::size_t num_cores;  // of the machine that was measured
+  std::size_t num_cores;  // the measured machine's
 };
 
 // --- what keeps it from its ideal ---

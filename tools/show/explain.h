@@ -28,7 +28,7 @@ struct PartOfStep {
   std::string_view name;  // "forward", "exposed communication"
   double one = 0;         // seconds of one device
   double share = 0;       // what of them would be left at the ideal speed-up
-  double row = 0;         // of the judged row
+  double row = 0;         // the judged row's
 };
 
 // All parts, in the order of the run file; `row - share` over all of them is the distance of the

@@ -29,7 +29,7 @@ struct Row {
 
 struct Events {
   std::vector<Span> spans;     // without operations
-  std::vector<Span> launches;  // of gradient buckets, as the launching threads recorded them
+  std::vector<Span> launches;  // gradient buckets' launches, in the launching threads
   std::map<int, std::string> rank_names;
 };
 
@@ -106,7 +106,7 @@ Events read_events(const JsonFile& file) {
                  "this is not a timeline: it has no traceEvents; give a file that --trace wrote");
   }
   Events events;
-  std::map<std::int64_t, Row> rows;  // by tid, which counts over all ranks
+  std::map<std::int64_t, Row> rows;  // keyed by tid, which counts over all ranks
   std::size_t index = 0;
   for (const nlohmann::json& event : json["traceEvents"]) {
     try {

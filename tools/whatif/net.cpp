@@ -15,7 +15,7 @@ namespace {
 constexpr double kMaxDenseFlopsPerParameter = 2.5;
 constexpr double kMinConvFlopsPerParameter = 30;
 constexpr double kDenseEfficiency = 0.8;
-constexpr double kMaxOptimizerShare = 0.3;  // of a step; assumed
+constexpr double kMaxOptimizerShare = 0.3;  // the optimizer's share of a step; assumed
 constexpr double kMemoryEfficiency = 0.75;
 constexpr double kOptimizerPasses = 5;  // reads gradient, weight, momentum; writes the last two
 

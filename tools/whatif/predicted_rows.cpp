@@ -43,7 +43,7 @@ constexpr Assumption kExpected = {};
 constexpr Assumption kBetter = {1.1, 1.1, 0.5, {0.5, 0}, 0.5};
 constexpr Assumption kWorse = {0.9, 0.75, 2, {3, 2}, 2};
 
-constexpr std::size_t kNameWidth = 20;  // of mode and devices together
+constexpr std::size_t kNameWidth = 20;  // mode and devices together
 
 // The cut that the engine makes (tools/run/pipeline.h).
 std::vector<std::size_t> parts_of(const PredictionTask& task, std::size_t num_parts) {

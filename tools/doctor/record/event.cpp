@@ -175,7 +175,7 @@ File& file() {
 
 struct Groups {
   std::mutex mutex;
-  std::vector<trace::RankGroup> all{{}};  // by number
+  std::vector<trace::RankGroup> all{{}};  // indexed by number
   std::uint32_t of_process = 0;           // the last one whose ranks are processes
 };
 

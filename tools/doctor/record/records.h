@@ -16,7 +16,7 @@ namespace lockstep::doctor {
 struct Origin {
   std::uint64_t process = 0;
   std::uint64_t number = 0;
-  std::string group;  // of ranks; empty: none
+  std::string group;  // the ranks' group; empty: none
   int rank = 0;
   int world_size = 1;
 };
@@ -27,8 +27,8 @@ struct LossRecord {
   bool is_mean = true;                // or the sum over rows
   double upstream = 1;                // the factor on this loss with which backward began
   double value = 0;                   // NaN if unknown
-  std::vector<std::uint64_t> hashes;  // of its rows; empty if unknown
-  std::vector<std::uint64_t> labels;  // of its rows; empty if they are not int64
+  std::vector<std::uint64_t> hashes;  // one for each row; empty if unknown
+  std::vector<std::uint64_t> labels;  // one for each row; empty if not int64
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LossRecord, num_rows, is_mean, upstream, value, hashes, labels)
 
@@ -65,8 +65,8 @@ struct StepRecord {
   double learning_rate = 0;
   std::string device;
   bool was_clipped = false;
-  std::uint64_t collective_bytes = 0;  // of the buffers of collectives, since the step before
-  std::uint64_t sent_bytes = 0;        // by send
+  std::uint64_t collective_bytes = 0;  // collectives' buffers since the last step
+  std::uint64_t sent_bytes = 0;        // messages of send
   std::vector<std::uint64_t> buffers;
   std::vector<std::uint64_t> after;  // hashes of the weights
   std::map<std::uint64_t, std::vector<LossRecord>> passes;
