@@ -100,7 +100,8 @@ void receive_chunk(const plan::Receive& receive, int rank, const Reduction& redu
     return ConstTensorView{source_of(peer), mine.dtype, mine.num_elements};
   };
   if (receive.combine == plan::Combine::copy) {
-    kernels::backend(DeviceType::cpu).copy(reduction.stream, {values_of(receive.from_ranks[0]), out});
+    kernels::backend(DeviceType::cpu)
+        .copy(reduction.stream, {values_of(receive.from_ranks[0]), out});
     return;
   }
   thread_local std::vector<ConstTensorView> sources;

@@ -6,8 +6,8 @@
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
-#include "engine/parallel/data_parallel/steps.h"
 #include "engine/nn/batch_norm.h"
+#include "engine/parallel/data_parallel/steps.h"
 
 namespace lockstep::parallel {
 namespace {

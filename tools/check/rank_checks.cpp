@@ -629,7 +629,7 @@ void RankChecks::judge_parts_of_steps(std::size_t step, const std::vector<Report
     const std::optional<Finding> finding = judge_parts(
         step + 1 - num_steps + i, of_ranks, names,
         first_.is_in_parts() ? Shares::pieces : Shares::whole,
-        task_.optimizer.clip_norm.has_value(),
+        task_.optimizer.clip_norm ? Clipping::common_factor : Clipping::none,
         gradient_limit(task_.dtype, DeviceType::cpu, kernels::MatmulPrecision::highest));
     if (finding) found.push_back(*finding);
   }

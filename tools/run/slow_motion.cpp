@@ -233,7 +233,8 @@ TrainingResult act_out(
   TrainingResult result;
   {
     const slow_motion::InstalledMachine installed(machine);
-    const LaneWatch watch(machine, task.slow_motion->is_watched);
+    std::optional<LaneWatch> watch;
+    if (task.slow_motion->is_watched) watch.emplace(machine);
     if (is_recorded) trace::start({.times_slower = options.factor});
     result = train(task, at_full_speed);
   }

@@ -99,6 +99,7 @@ std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Modul
 void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
                      const std::vector<std::shared_ptr<StatisticsExchange>>& groups);
 // Groups for so many replicas, which meet as threads.
-std::vector<std::shared_ptr<StatisticsExchange>> make_statistics_exchanges(std::size_t num_replicas);
+std::vector<std::shared_ptr<StatisticsExchange>> make_statistics_exchanges(
+    std::size_t num_replicas);
 
 }  // namespace lockstep::parallel
