@@ -274,7 +274,9 @@ void CudaBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& c
 void CudaBackend::batch_moments(Stream& stream, const kernels::BatchMoments& call) {
   const auto* name = "batch_moments";
   for_floating(call.x.dtype, name, [&]<typename T>() {
-    const Features<T> features = features_of<T>({.x = call.x});
+    kernels::BatchNormForward of_input;
+    of_input.x = call.x;
+    const Features<T> features = features_of<T>(of_input);
     launch_column_reduce(stream, name, call.x.rows, call.x.cols,
                          BatchMoments<T>{{features}, data_of<double>(call.moments)});
   });

@@ -119,7 +119,9 @@ TEST(Compare, RowsWithCutMatricesAreJudgedLikeDdps) {
     ASSERT_EQ(rows.size(), 5U);
     for (const nlohmann::json& row : rows) {
       EXPECT_EQ(row["verdict"]["equal"], true);
-      if (row["mode"] == "tensor") EXPECT_GT(row["comm_bytes_per_device_per_step"], 0);
+      if (row["mode"] == "tensor") {
+        EXPECT_GT(row["comm_bytes_per_device_per_step"], 0);
+      }
     }
   }
 }
