@@ -9,6 +9,7 @@
 #include <ranges>
 #include <utility>
 
+#include "tools/record/run_file.h"
 #include "tools/text/format.h"
 
 namespace lockstep::tools {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "engine/comm/link.h"
 #include "engine/comm/thread_group.h"
 #include "tutorials/labs/judging/values.h"
 
