@@ -33,8 +33,8 @@ class ActivatedLayer {
 // Shapes:  x [batch, in_features] -> y [batch, out_features].
 // Parameters: "weight" [out_features, in_features], then "bias" [out_features].
 // Both start uniform in [-1/sqrt(in_features), 1/sqrt(in_features)), drawn from rng in that order.
-// That is the distribution of PyTorch's default (kaiming_uniform with a = sqrt(5)), though not its
-// values. float32 values are the float64 ones, rounded.
+// PyTorch's default (kaiming_uniform with a = sqrt(5)) has the same distribution, but other values.
+// float32 values are the float64 ones, rounded.
 // Throws Error{Usage} for a size of 0.
 class Linear final : public ModuleOf<Linear>, public ActivatedLayer {
  public:

@@ -1,4 +1,4 @@
-// Who used the CPU during a measurement, and what the kernel says of a process.
+// CPU time that processes use during a measurement, and the files of a process in /proc.
 #pragma once
 
 #include <sys/types.h>

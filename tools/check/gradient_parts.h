@@ -44,7 +44,7 @@ class GradientParts {
   StepParts parts_;
 };
 
-// What each rank has of a reduced gradient.
+// A rank has a reduced gradient whole, or its own pieces of it.
 enum class Shares { whole, pieces };
 // Clipped gradients may have one factor up to 1 in common.
 enum class Clipping { none, common_factor };

@@ -47,7 +47,7 @@ class LayerRecorder final : public slow_motion::KernelListener {
 
   Variable run_forward(const std::function<Variable()>& forward);
   void begin(Pass pass);
-  // Whose product a kernel computes: its layer's parameters', or attention's.
+  // A kernel multiplies by its layer's parameters, or for attention.
   enum class Product { of_parameters, of_attention };
   void note_forward(const slow_motion::KernelSizes& kernel, Product kind);
   void end_backward(std::size_t layer);

@@ -1,5 +1,5 @@
-// What the training flags mean for a task: the settings that are recorded and compared, and the
-// flags that have no effect.
+// Settings that follow from the training flags and a task: those that are recorded and compared,
+// and an error for flags that have no effect.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

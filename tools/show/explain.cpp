@@ -111,10 +111,15 @@ struct Excess {
       false;  // as long for any number of rows: more of them make it matter less
 };
 
+// Each device computes a part of the model, for all rows.
+bool cuts_model(const FileRow& row) {
+  return row.mode == "pipeline" || row.mode == "tensor";
+}
+
 // Matrix products of fewer rows use a device less well.
 Excess computation_excess(const FileRow& row, const FileRow& baseline, double seconds) {
   const std::size_t rows = row.batch / row.devices;
-  if (row.mode == "pipeline" || row.mode == "tensor" || rows >= baseline.batch) {
+  if (cuts_model(row) || rows >= baseline.batch) {
     return {seconds, "forward and backward, slower than one device's", "", false};
   }
   return {seconds, "smaller products",
@@ -125,7 +130,7 @@ Excess optimizer_excess(const FileRow& row, double seconds) {
   if (row.mode == "dp") {
     return {seconds, "the optimizer, which one device runs for all", "", true};
   }
-  if (row.mode == "pipeline" || row.mode == "tensor" || row.mode.starts_with("zero")) {
+  if (cuts_model(row) || row.mode.starts_with("zero")) {
     return {seconds, "the optimizer", "", true};
   }
   return {seconds, "the optimizer, which each device repeats", "", true};

@@ -1,4 +1,4 @@
-// What DDP reports of itself: GradReducer::logging_data().
+// DDP's report on its buckets and its last step: GradReducer::logging_data().
 #pragma once
 
 #include <cstddef>
