@@ -114,7 +114,7 @@ std::vector<BatchShard> torch_batches(const SamplerOptions& options, std::uint64
   check_options(options);
   require(options.batch_size % options.world_size == 0, ErrorCode::Usage, kOperation,
           "a batch of {} rows cannot be shared evenly by {} ranks, as the torch sampler needs; use "
-          "a multiple, or --sampler exact",
+          "a multiple, or the exact sampler",
           options.batch_size, options.world_size);
   const std::size_t rank_batch = options.batch_size / options.world_size;
   const bool is_text = options.windows.length > 0;

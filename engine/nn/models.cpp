@@ -424,33 +424,32 @@ void require_model_fits(std::string_view text, const ModelData& data, std::strin
   const ModelSpec spec = parse_model(text);
   const std::size_t num_features = data.row.num_elements();
   const bool is_text = data.values == ModelData::Values::tokens;
-  require(is_text || !spec.takes_text(), ErrorCode::Usage, "--model",
-          "'{}' takes text, but {} has rows of {} numbers; use --dataset tinyshakespeare, "
-          "embedded-text, text:FILE or tokens:FILE",
-          text, name, num_features);
-  require(!is_text || spec.takes_text(), ErrorCode::Usage, "--model",
+  require(is_text || !spec.takes_text(), ErrorCode::Usage, "model",
+          "'{}' takes text, but {} has rows of {} numbers; train it on a text", text, name,
+          num_features);
+  require(!is_text || spec.takes_text(), ErrorCode::Usage, "model",
           "'{}' takes rows of numbers, but {} is a text; use gpt:LAYERS-HEADS-CHANNELS-CONTEXT",
           text, name);
   if (spec.takes_text()) return;
   if (!spec.takes_images()) {
     require(spec.mlp.sizes.front() == num_features && spec.mlp.sizes.back() >= data.num_classes,
-            ErrorCode::Usage, "--model",
+            ErrorCode::Usage, "model",
             "'{}' takes {} inputs and gives {} outputs, but {} has {} features and {} classes; use "
             "mlp:{}-...-{}",
             text, spec.mlp.sizes.front(), spec.mlp.sizes.back(), name, num_features,
             data.num_classes, num_features, data.num_classes);
     return;
   }
-  require(is_image(data.row), ErrorCode::Usage, "--model",
+  require(is_image(data.row), ErrorCode::Usage, "model",
           "'{}' takes images, but {} has rows of {} features; use mlp:{}-...-{}", text, name,
           num_features, num_features, data.num_classes);
   require(spec.kind != ModelSpec::Kind::cnn || spec.layers.back().size >= data.num_classes,
-          ErrorCode::Usage, "--model", "'{}' gives {} outputs, but {} has {} classes", text,
+          ErrorCode::Usage, "model", "'{}' gives {} outputs, but {} has {} classes", text,
           spec.kind == ModelSpec::Kind::cnn ? spec.layers.back().size : 0, name, data.num_classes);
   try {
     count_parameters(spec, data);
   } catch (const Error& error) {
-    fail(ErrorCode::Usage, "--model", "'{}' does not fit the images of {}, {} x {}: {}", text, name,
+    fail(ErrorCode::Usage, "model", "'{}' does not fit the images of {}, {} x {}: {}", text, name,
          data.row[0], data.row[1], error.what());
   }
 }

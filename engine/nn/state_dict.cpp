@@ -128,14 +128,13 @@ std::string prefix_advice(const StateDict& state, const Module& module, const Lo
   const std::string prefix = find_prefix(state, module);
   if (prefix == kWrapperPrefix) {
     return " The state was saved from a wrapped module: save the inner module's state_dict, or "
-           "wrap this module before loading (strip_prefix(state, \"module.\"), on the command line "
-           "--strip-prefix, helps with files that exist).";
+           "wrap this module before loading (strip_prefix(state, \"module.\") helps with files "
+           "that exist).";
   }
   if (!prefix.empty()) {
     return fmt::format(
         " Every name in the state begins with \"{0}\": save the state_dict of the module inside, "
-        "or "
-        "take it off (strip_prefix(state, \"{0}\"), on the command line --strip-prefix).",
+        "or take it off with strip_prefix(state, \"{0}\").",
         prefix);
   }
   const auto is_wrapped = [](const std::string& name) { return name.starts_with(kWrapperPrefix); };

@@ -69,8 +69,7 @@ Schedule parse_schedule(std::string_view text, std::size_t num_steps, std::size_
   }
   require(is_valid, ErrorCode::Usage, "schedule",
           "unknown schedule '{}'; allowed are constant, step:SIZE[:GAMMA] and cosine[:LAST], where "
-          "LAST "
-          "is a part of --lr, such as 0.1",
+          "LAST is a part of the first learning rate, such as 0.1",
           text);
   return schedule;
 }

@@ -66,7 +66,7 @@ std::vector<Part> parts_of(Network& network, const Workload& workload, const Ste
 void require_layer_for_each(std::size_t num_devices, std::size_t num_layers) {
   require(num_devices <= num_layers, ErrorCode::Usage, "predict",
           "a pipeline has a layer for each device at least: the model has {} layers, {} devices "
-          "were asked for; use fewer --devices",
+          "were asked for; use fewer devices",
           num_layers, num_devices);
 }
 

@@ -113,7 +113,7 @@ comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptio
   Machine* const acted = machine();
   if (acted == nullptr) return options;
   require(static_cast<std::size_t>(world_size) == acted->devices().size(), ErrorCode::Usage,
-          "--act-as", "the simulated machine has devices for {} ranks, found {} ranks",
+          "simulated machine", "the simulated machine has devices for {} ranks, found {} ranks",
           acted->devices().size(), world_size);
   options.links = [acted](std::unique_ptr<comm::Group> group) {
     auto link = std::make_unique<ActedLink>(*acted, group->rank(), acted->devices());

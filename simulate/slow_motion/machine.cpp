@@ -99,9 +99,9 @@ Machine::Machine(const MachineOptions& options)
   const std::size_t num_devices = options_.devices.size();
   for (std::size_t i = 0; i < num_devices; ++i) {
     const int index = options_.devices[i];
-    require(index >= 0 && static_cast<std::size_t>(index) < available, ErrorCode::Usage, "--act-as",
-            "'{}' has {} devices, and device {} was asked for", options_.topology.name, available,
-            index);
+    require(index >= 0 && static_cast<std::size_t>(index) < available, ErrorCode::Usage,
+            "simulated machine", "'{}' has {} devices, and device {} was asked for",
+            options_.topology.name, available, index);
     devices_.push_back(
         std::make_unique<Device>(DeviceLanes::Options{predict::kOverlapInterference, options_.pace,
                                                       origin_, options_.patience},
@@ -120,7 +120,7 @@ bool Machine::takes_part(int index) const {
 }
 
 Machine::Device& Machine::device(int index) const {
-  require(takes_part(index), ErrorCode::Usage, "--act-as",
+  require(takes_part(index), ErrorCode::Usage, "simulated machine",
           "device cpu:{} takes no part in the simulated machine", index);
   return *devices_[static_cast<std::size_t>(places_[static_cast<std::size_t>(index)])];
 }

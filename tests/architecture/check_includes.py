@@ -2,7 +2,7 @@
 
   check_includes.py ROOT
 
-A file may include its own folder and folders of lower layers. Each breach is one line "file:line: why"."""
+A file may include its own folder and folders of lower layers, and no text of the library names a flag. Each breach is one line "file:line: why"."""
 
 import re
 import sys
@@ -17,6 +17,9 @@ CUDA_PLACES = re.compile(
 EIGEN = re.compile(r"(Eigen|unsupported/Eigen|eigen3)/")
 EIGEN_PLACES = re.compile(r"(kernels/cpu/|tests/bench/)")
 OURS = re.compile(r"(engine|kernels|simulate|datasets|tools|tutorials|tests)/|lockstep\.h$")
+# A flag of the command line in a text of the library, which knows none: tools/commands/hints adds it.
+FLAG = re.compile(r'^(?!\s*//).*"[^"]*(?<![\w-])(?<!srun )--[a-z]{2,}')
+WITHOUT_FLAGS = re.compile(r"(engine|kernels|simulate)/")
 WITHOUT_CUDA_CONDITIONS = re.compile(r"(engine/tensor|engine/autograd|engine/nn|tutorials)/")
 
 
@@ -57,6 +60,8 @@ def problem_of_line(path, line):
         return problem_of_include(path, include[1])
     if re.match(r"\s*#\s*(if|ifdef|ifndef|elif)\b.*CUDA", line) and WITHOUT_CUDA_CONDITIONS.match(path):
         return "no condition on CUDA in operations, layers and tutorials: leave out files instead"
+    if FLAG.match(line) and WITHOUT_FLAGS.match(path):
+        return "the library knows no flags of the command line: let tools/commands/hints add this one"
     return ""
 
 

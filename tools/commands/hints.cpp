@@ -12,6 +12,16 @@ struct Hint {
 
 constexpr Hint kHints[] = {
     {"[link]", "[--link]"},
+    {"[model]", "[--model]"},
+    {"[simulated machine]", "[--act-as]"},
+    {"train it on a text",
+     "use --dataset tinyshakespeare, embedded-text, text:FILE or tokens:FILE"},
+    {"a part of the first learning rate", "a part of --lr"},
+    {"strip_prefix(state, \"module.\") helps", "--strip-prefix helps"},
+    {"take it off with strip_prefix",
+     "take it off with --strip-prefix, in a program with strip_prefix"},
+    {"or the exact sampler", "or --sampler exact"},
+    {"use fewer devices", "use fewer --devices"},
     {"shared memory needs all ranks", "--transport shm needs all ranks"},
     {"use the automatic transport or TCP", "use --transport auto or tcp"},
     {"; TCP needs neither", "; --transport tcp needs neither"},
