@@ -21,6 +21,8 @@ A comment just before a block says what cannot be run as it stands:
   <!-- instead of "WORDS": COMMAND -->    COMMAND is run for the command that begins with WORDS
   <!-- first: COMMAND -->                 run before the block, for what the page takes to be there
 
+scripts/tutorial.sh is run with --fast, since the tests of the course run the programs at their default sizes.
+
 In `code` between the blocks, subcommands and flags of lockstep, and files of the project, must be there. A command may
 only exit with 0, so a line that shows an error ends in `; echo "exit code $?"`. Exits 1 if one failed, or printed
 something else."""
@@ -37,7 +39,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["*.md", "docs/*.md", "tutorials/*.md", "tutorials/*/README.md", "tutorials/*/*/README.md", "tests/*/README.md"]
+PAGES = ["*.md", "docs/*.md", "docs/book/**/*.md", "tutorials/*.md", "tutorials/*/README.md", "tutorials/*/*/README.md",
+         "tests/*/README.md"]  # fmt: skip
 LAUNCHERS = {"torchrun", "mpirun"}  # run where they are installed
 FENCE = re.compile(r"^( *)(```+)\s*([\w+-]*)\s*$")
 COMMENT = re.compile(r'<!-- *(not run|instead of|first)(?: "([^"]+)")?: (.+?) *-->', re.DOTALL)
@@ -119,6 +122,8 @@ def read_commands(text):
                     command.text, command.expected = replacement, None
         for command in commands:
             program = command.shown.split()[0]
+            if program == "scripts/tutorial.sh":
+                command.text = re.sub(r"(tutorial\.sh \w+)", r"\1 --fast", command.text, count=1)
             if program in LAUNCHERS and not shutil.which(program):
                 command.text, command.reason = "", f"{program} is not installed"
         if commands:

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["*.md", "docs/*.md", "tutorials/**/*.md", "tests/*/README.md"]
+PAGES = ["*.md", "docs/**/*.md", "tutorials/**/*.md", "tests/*/README.md"]
 
 
 def without_code(text):
