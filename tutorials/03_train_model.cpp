@@ -3,7 +3,7 @@
 // You will see: 1,500 handwritten digits (8x8 pixels) and a network of two layers; the loop of
 // forward, loss, backward and optimizer step; loss and test accuracy after every epoch; the
 // weights by name (PyTorch's state_dict), saved to a file and loaded into another model, which
-// then predicts the same. Tutorials 06 and 09 train this model by this loop on several devices:
+// then predicts the same. Tutorials 06 and 10 train this model by this loop on several devices:
 // compare the files (diff 03_train_model.cpp 06_train_replicas.cpp).
 //
 // Run:  03_train_model [--batch 64] [--lr 0.1] [--save FILE] [--device auto|cpu|cuda] [--fast]

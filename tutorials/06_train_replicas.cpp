@@ -3,7 +3,7 @@
 // You will see: the loop of tutorial 03 on several devices, each a rank with a copy of the model of
 // its own; the three lines that make the copies one model; and, with --without, what becomes of it
 // if one of them is missing. Compare the files: diff 03_train_model.cpp 06_train_replicas.cpp.
-// In tutorial 09 Ddp does what is done by hand here.
+// In tutorial 10 Ddp does what is done by hand here.
 //
 // Run:  06_train_replicas [--batch 64] [--lr 0.1] [--without broadcast|shard|average]
 //                         [--device auto|cpu|cuda] [--fast]

@@ -2,7 +2,7 @@
 //
 // You will see: the ring by hand with send and recv, in 20 lines that you can copy; the same as a
 // plan (a list of who sends which chunk to whom), with the numbers that every rank holds after each
-// step; and both beside the naive all-reduce of tutorial 05, over a link of a stated latency and
+// step; and both beside the naive all-reduce of tutorial 07, over a link of a stated latency and
 // bandwidth, each with the time that its plan predicts. PyTorch calls the operation
 // torch.distributed.all_reduce; NCCL has the same ring.
 //

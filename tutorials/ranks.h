@@ -1,4 +1,4 @@
-// A process as a rank, for the tutorials from 12 on. Tutorial 11 does the same step by step.
+// A process as a rank, for the tutorials from 15 on. Tutorial 14 does the same step by step.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // The launcher: starts the ranks of one job on this host as processes and stays until the last of
-// them has ended. `lockstep run` and tutorial 12 call it.
+// them has ended. `lockstep run` and tutorial 15 call it.
 //
 //   caller ── supervisor ─┬─ rank 0 ── whatever it starts
 //                         ├─ rank 1

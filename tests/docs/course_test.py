@@ -1,4 +1,4 @@
-"""docs/teaching.md: its plans add up, and the course has every program and lab once, in order, with its minutes."""
+"""docs/teaching.md: its plans add up, and the course has every program in order and every lab once, with its minutes."""
 
 import re
 import unittest
@@ -33,10 +33,10 @@ def rows_after(words):
 
 
 class Course(unittest.TestCase):
-    def test_has_each_program_and_lab_once_in_the_order_of_their_numbers(self):
+    def test_has_each_program_in_the_order_of_its_number_and_each_lab_once(self):
         rows = rows_after("**A course**")
         self.assertEqual([n for row in rows for n in numbers_in(row[2])], sorted(minutes_of_programs()))
-        self.assertEqual([n for row in rows for n in numbers_in(row[3])], sorted(minutes_of_labs()))
+        self.assertEqual(sorted(n for row in rows for n in numbers_in(row[3])), sorted(minutes_of_labs()))
 
     def test_minutes_are_those_of_the_tables(self):
         for row in rows_after("**A course**"):
@@ -45,7 +45,7 @@ class Course(unittest.TestCase):
 
     def test_hours_are_those_of_the_tables(self):
         hours = [sum(table.values()) / 60 for table in (minutes_of_programs(), minutes_of_labs())]
-        self.assertIn("%.1f hours of programs and %.1f of labs" % tuple(hours), PAGE)
+        self.assertIn("%.1f hours of programs and %.1f of labs" % tuple(hours), " ".join(PAGE.split()))
 
     def test_classes_are_as_long_as_their_headings_say(self):
         for words, minutes in (("**A first class of 90 minutes**", 90), ("**A lab day of three hours**", 180)):

@@ -158,7 +158,7 @@ mutant(tutorial_shuffles_once 03_train_model
   [=[    for (const data::Batch& batch : loader) {]=]
   [=[    loader.start_epoch(0);
     for (const data::Batch& batch : loader) {]=])
-mutant(tutorial_never_clears_gradients 07_wrap_model
+mutant(tutorial_never_clears_gradients 05_wrap_model
   [=[    sgd.zero_grad();
 ]=]
   [=[]=])
@@ -170,14 +170,14 @@ mutant(tutorial_averages_too_late 06_train_replicas
       optimizer.step();]=]
   [=[      optimizer.step();
       average_gradients(ranks, *model);]=])
-mutant(tutorial_gives_two_ranks_the_same_rows 13_train_processes
+mutant(tutorial_gives_two_ranks_the_same_rows 16_train_processes
   [=[weighted_loss(net, digits.batch(step, kBatch), place).backward();
       sgd.step();]=]
   [=[weighted_loss(net, digits.batch(step, kBatch), {place.rank / 2, place.num_ranks, place.device}).backward();
       sgd.step();]=])
-mutant(tutorial_has_ranks_end_at_different_times 13_train_processes
+mutant(tutorial_has_ranks_end_at_different_times 16_train_processes
   [=[const Rows shown = digits.part(0, kBatch);]=]
   [=[const Rows shown = digits.part(place.rank * 60, place.rank * 60 + 8);]=])
-mutant(tutorial_has_a_momentum_for_each_rank 13_train_processes
+mutant(tutorial_has_a_momentum_for_each_rank 16_train_processes
   [=[{.learning_rate = 0.05, .momentum = 0.9});]=]
   [=[{.learning_rate = 0.05, .momentum = place.rank == 1 ? 0.5 : 0.9});]=])

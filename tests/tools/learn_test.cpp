@@ -65,10 +65,20 @@ TEST_F(Learn, KeepsWhatPassedAndGoesOn) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("00_whole_engine passed\nnext: 01_list_devices"));
   EXPECT_THAT(outcome.out, HasSubstr("Now try:\n  lockstep learn 00 -- --hidden 512\n"));
-  EXPECT_THAT(kept(), ContainsRegex("^00_whole_engine 20[0-9-]+\n$"));
+  EXPECT_THAT(kept(), ContainsRegex("^whole_engine 20[0-9-]+\n$"));
   EXPECT_THAT(learn("").out, ContainsRegex("00_whole_engine +60  20[0-9-]+\n"));
   EXPECT_EQ(learn("list_devices -- --fast --device cpu").exit_code, 0);
   EXPECT_THAT(learn("").out, HasSubstr("next: 02_check_gradients"));
+}
+
+TEST_F(Learn, KnowsWhatPassedUnderAnotherNumber) {
+  std::filesystem::create_directories(file().parent_path());
+  std::ofstream(file()) << "00_whole_engine 2026-11-20\n01_list_devices 2026-11-20\n"
+                           "05_sum_gradients 2026-11-21\n27_split_model 2026-11-22\n";
+  const std::string list = learn("").out;
+  EXPECT_THAT(list, ContainsRegex("07_sum_gradients +20  2026-11-21\n"));
+  EXPECT_THAT(list, ContainsRegex("05_wrap_model +20  -\n"));
+  EXPECT_THAT(list, HasSubstr("next: 02_check_gradients"));
 }
 
 TEST_F(Learn, KeepsNothingOfWhatFailed) {

@@ -28,7 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The day of each program's last good run: "2026-11-23".
+// The day of each program's last good run: "2026-11-23". Its key is the name without the number,
+// which changes when the course gets another order.
 using PassedPrograms = std::map<std::string, std::string>;
 
 std::string variable(const char* name) {
@@ -40,7 +41,8 @@ std::string today() {
   return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
 }
 
-// $XDG_STATE_HOME/lockstep/learned, or ~/.local/state/lockstep/learned: a line "NAME DAY" each.
+// $XDG_STATE_HOME/lockstep/learned, or ~/.local/state/lockstep/learned: a line "split_batch
+// 2026-11-23" each.
 fs::path progress_file() {
   const std::string state = variable("XDG_STATE_HOME");
   if (!state.empty()) return fs::path(state) / "lockstep" / "learned";
@@ -50,16 +52,29 @@ fs::path progress_file() {
   return fs::path(home) / ".local" / "state" / "lockstep" / "learned";
 }
 
+bool is_number(const std::string& word) {
+  return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// "split_batch" of "04_split_batch", and of itself.
+std::string without_number(const std::string& name) {
+  const std::size_t end = name.find('_');
+  return is_number(name.substr(0, end)) ? name.substr(end + 1) : name;
+}
+
+// Files of version 0.1 have names with the numbers of that time.
 PassedPrograms read_progress(const fs::path& file) {
   PassedPrograms progress;
   std::ifstream lines(file);
-  for (std::string program, day; lines >> program >> day;) progress[program] = day;
+  for (std::string program, day; lines >> program >> day;) {
+    progress[without_number(program)] = day;
+  }
   return progress;
 }
 
 void record_pass(const fs::path& file, const std::string& program) {
   PassedPrograms progress = read_progress(file);
-  progress[program] = today();
+  progress[without_number(program)] = today();
   std::string text;
   for (const auto& [name, day] : progress) text += fmt::format("{} {}\n", name, day);
   std::error_code ignored;  // writing reports the problem
@@ -81,18 +96,14 @@ fs::path find_tutorial(const CourseProgram& program) {
   return folder / program.name;
 }
 
-bool is_number(const std::string& word) {
-  return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // Finds it by number, by name, or by the part of the name after the number.
 const CourseProgram& find_program(const std::string& word) {
   const std::string number = word.size() == 1 ? "0" + word : word;
   std::vector<std::string> names;
   for (const CourseProgram& program : kCourse) {
     const std::string name = program.name;
-    const bool is_meant =
-        is_number(word) ? name.starts_with(number + "_") : name == word || name.substr(3) == word;
+    const bool is_meant = is_number(word) ? name.starts_with(number + "_")
+                                          : name == word || without_number(name) == word;
     if (is_meant) return program;
     names.push_back(name);
   }
@@ -102,8 +113,9 @@ const CourseProgram& find_program(const std::string& word) {
 
 // The first program that has not ended well here yet.
 const CourseProgram* next_program(const PassedPrograms& progress) {
-  const auto* found = std::ranges::find_if(
-      kCourse, [&](const CourseProgram& program) { return !progress.contains(program.name); });
+  const auto* found = std::ranges::find_if(kCourse, [&](const CourseProgram& program) {
+    return !progress.contains(without_number(program.name));
+  });
   return found == std::end(kCourse) ? nullptr : found;
 }
 
@@ -131,7 +143,7 @@ void print_course() {
   int minutes = 0;
   fmt::print("{:<24} {:>3}  {}\n", "program", "min", "passed");
   for (const CourseProgram& program : kCourse) {
-    const auto passed = progress.find(program.name);
+    const auto passed = progress.find(without_number(program.name));
     fmt::print("{:<24} {:>3}  {}\n", program.name, program.minutes,
                passed == progress.end() ? "-" : passed->second);
     print_indented(program.question);

@@ -2,7 +2,7 @@
 //
 // The book's section "Training on Multiple GPUs" trains from scratch with get_params, allreduce,
 // split_batch, train_batch and train. The functions here have the same names and do the same, on
-// Fashion-MNIST, with an MLP in place of LeNet (20_double_batch trains LeNet).
+// Fashion-MNIST, with an MLP in place of LeNet (26_double_batch trains LeNet).
 //
 // Run:  train_devices --data-dir data        Fashion-MNIST, from `datasets/fetch.sh fashion-mnist`
 //       train_devices                        without a download: the digits

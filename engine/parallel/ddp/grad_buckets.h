@@ -16,7 +16,7 @@ namespace lockstep::parallel {
 // When a full bucket is all-reduced.
 enum class Overlap {
   during_backward,  // at once, on the communication stream
-  after_backward,   // all of them at the end, in the calling thread: the lesson of tutorial 09
+  after_backward,   // all of them at the end, in the calling thread: the lesson of tutorial 10
 };
 
 // Starts the all-reduces of full buckets, strictly in order, so that all ranks start the same ones.

@@ -1,4 +1,4 @@
-// 27: What do the parts of a split model send each other, and who waits for whom?
+// 22: What do the parts of a split model send each other, and who waits for whom?
 //
 // You will see: a model cut into stages, one behind the other, through which micro-batches pass:
 // the lanes of three schedules with their bubbles, and what each stage keeps; then the same
@@ -6,9 +6,9 @@
 // device's weights. Then each matrix split over all devices (tensor parallelism): the same weights,
 // and the all-reduces of activations, for the perceptron and for a GPT block.
 //
-// Run:  27_split_model [--batch 64] [--micro 8] [--device auto|cpu|cuda] [--fast]
+// Run:  22_fill_pipeline [--batch 64] [--micro 8] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/27.txt
+// Expected output with --fast: tutorials/expected/22.txt
 
 #include <lockstep.h>
 

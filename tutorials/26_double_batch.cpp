@@ -1,17 +1,17 @@
-// 20: Why do two devices train faster with twice the batch, and what does that cost?
+// 26: Why do two devices train faster with twice the batch, and what does that cost?
 //
 // You will see: LeNet on one device and on two, as in Dive into Deep Learning's "Training on
 // Multiple GPUs": the same weights. Then what the book does next: two devices, twice the batch and
 // twice the learning rate; and each of these changes alone, several times from other first weights,
 // because a single run says little. Then why one does it all the same: ResNet-18 on 1, 2, 4 and 8
-// GPUs of a server, in slow motion (15), with one batch for all and with a batch for each.
+// GPUs of a server, in slow motion (11), with one batch for all and with a batch for each.
 //
-// Run:  20_double_batch [--batch 16] [--epochs 10] [--runs 10] [--guess 1|2|3|4]
+// Run:  26_double_batch [--batch 16] [--epochs 10] [--runs 10] [--guess 1|2|3|4]
 //                       [--machine titanx-pascal-dual-root-8] [--device auto|cpu|cuda] [--fast]
-//       20_double_batch --dataset fashion-mnist --data-dir data --batch 256 --runs 3    the book's
+//       26_double_batch --dataset fashion-mnist --data-dir data --batch 256 --runs 3    the book's
 //       data
 //
-// Expected output with --fast: tutorials/expected/20.txt
+// Expected output with --fast: tutorials/expected/26.txt
 
 #include <fmt/ranges.h>
 #include <lockstep.h>
@@ -36,7 +36,7 @@ constexpr const char* kMachine = "titanx-pascal-dual-root-8";
 constexpr int kComparedSteps = 20;  // later, rounding that training amplifies says more
 constexpr double kLeNetRate = 0.2, kRate = 0.1;  // the book's
 constexpr int kEpochsOfCauses = 3;
-// Without batch norm, which is a cause of its own (21).
+// Without batch norm, which is a cause of its own (28).
 constexpr const char* kSmallNet = "cnn:16c3-p2-32c3-p2-10";
 constexpr const char* kResNet = "resnet18:8";
 constexpr int kActedRows = 64;
@@ -273,7 +273,7 @@ struct EpochTimes {
 std::vector<EpochTimes> act_out_epochs(const predict::Topology& topology, int num_steps) {
   tutorial::say(
       "Slow motion: the engine trains on CPU devices, which are as slow as that machine's GPUs "
-      "times a factor (15). Times are divided by the factor.");
+      "times a factor (11). Times are divided by the factor.");
   fmt::print("               {0} rows for all                 {0} rows for each\n", kActedRows);
   fmt::print("devices      step     epoch  speed-up        step     epoch  speed-up\n");
   std::vector<EpochTimes> epochs;

@@ -1,4 +1,4 @@
-// 13: What does a DDP program look like if its ranks are processes and it runs on any hardware?
+// 16: What does a DDP program look like if its ranks are processes and it runs on any hardware?
 //
 // You will see: who gets which rows; one gradient on each rank, and their average; the loss, logged
 // by rank 0 alone; that the weights are those of one device. The program does not ask how many
@@ -6,12 +6,12 @@
 // there are fewer, ranks share them, and gradients travel through memory of the CPU: right, but
 // slow. With a GPU for each rank, `lockstep train --ranks processes` sends them by NCCL.
 //
-// Run:  13_train_processes [--ranks 4] [--until 0.2] [--device auto|cpu|cuda] [--fast]
-//       lockstep run --standalone --nproc-per-node 2 -- 13_train_processes
-//       torchrun --no-python --standalone --nproc-per-node 2 13_train_processes
-//       RANK=0 WORLD_SIZE=1 13_train_processes                 one rank
+// Run:  16_train_processes [--ranks 4] [--until 0.2] [--device auto|cpu|cuda] [--fast]
+//       lockstep run --standalone --nproc-per-node 2 -- 16_train_processes
+//       torchrun --no-python --standalone --nproc-per-node 2 16_train_processes
+//       RANK=0 WORLD_SIZE=1 16_train_processes                 one rank
 //
-// Expected output with --fast: tutorials/expected/13.txt
+// Expected output with --fast: tutorials/expected/16.txt
 
 #include <cmath>
 
@@ -49,7 +49,7 @@ struct Place {
 };
 
 // The rank's part of a batch. Its loss is a mean over fewer rows than the others' where the batch
-// cannot be cut evenly (the last one of an epoch), so it is weighted by its share (tutorial 09).
+// cannot be cut evenly (the last one of an epoch), so it is weighted by its share (tutorial 10).
 Variable weighted_loss(nn::Module& net, const Rows& batch, const Place& place) {
   const Rows shard = batch.shard(place.rank, place.num_ranks, place.device);
   const double share = 1.0 * shard.count() / batch.count();

@@ -1,13 +1,13 @@
-// 23: Does it matter how a batch is cut into devices and micro-batches?
+// 30: Does it matter how a batch is cut into devices and micro-batches?
 //
 // You will see: a small GPT trained on 4,096 characters a step by 1, 2 and 4 devices in 1 and 4
 // micro-batches: one device's weights each time, with one all-reduce a step. (build-nanogpt cuts
 // its 524,288 tokens in the same way.) Then two mistakes: the sync switch set after forward, as
 // build-nanogpt had it in its video; and losses not divided by the number of micro-batches.
 //
-// Run:  23_accumulate_gradients [--windows 64] [--micro 4] [--device auto|cpu|cuda] [--fast]
+// Run:  30_accumulate_gradients [--windows 64] [--micro 4] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/23.txt
+// Expected output with --fast: tutorials/expected/30.txt
 
 #include <lockstep.h>
 

@@ -1,13 +1,13 @@
-// 19: What is a convolution made of?
+// 25: What is a convolution made of?
 //
 // You will see: an image cut into patches, one per row of a matrix; a convolution as the product of
 // that matrix and the kernel's weights, number by number; the same for a batch of digits and many
 // kernels, against conv2d(), which is PyTorch's, too; which pixels get how many gradients; and what
 // it costs to store the patches, and when conv2d() does.
 //
-// Run:  19_cut_patches [--channels 16] [--kernel 3] [--device auto|cpu|cuda] [--fast]
+// Run:  25_cut_patches [--channels 16] [--kernel 3] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/19.txt
+// Expected output with --fast: tutorials/expected/25.txt
 
 #include <lockstep.h>
 

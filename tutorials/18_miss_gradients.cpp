@@ -1,13 +1,13 @@
-// 24: What does DDP do if a rank has no gradient for a parameter, or no rows at all?
+// 18: What does DDP do if a rank has no gradient for a parameter, or no rows at all?
 //
 // You will see: a model with two heads, of which rank 1 uses one: first the error, then the average
 // that find_unused_parameters makes of it, and what static_graph saves. Then ranks with unequally
 // many batches: the error without join, and join, which divides by all ranks or by those that still
 // have rows. At the end both at once give the weights that one device has.
 //
-// Run:  24_miss_gradients [--ranks 3] [--short 3] [--device auto|cpu|cuda] [--fast]
+// Run:  18_miss_gradients [--ranks 3] [--short 3] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/24.txt
+// Expected output with --fast: tutorials/expected/18.txt
 
 #include <lockstep.h>
 

@@ -1,4 +1,4 @@
-// 21: What does batch norm do when the batch is on several devices?
+// 28: What does batch norm do when the batch is on several devices?
 //
 // You will see: a batch norm of six numbers on one device, then three on each of two: other means,
 // other results. Then a small ResNet trained on digits in four ways: on one device, by DataParallel
@@ -7,9 +7,9 @@
 // amplifies rounding, so that even two equal runs drift apart if one starts one bit off: that run
 // is the measure here, as in `lockstep compare`.
 //
-// Run:  21_share_statistics [--devices 4] [--batch 64] [--device auto|cpu|cuda] [--fast]
+// Run:  28_share_statistics [--devices 4] [--batch 64] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/21.txt
+// Expected output with --fast: tutorials/expected/28.txt
 
 #include <lockstep.h>
 

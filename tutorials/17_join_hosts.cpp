@@ -1,16 +1,16 @@
-// 14: What changes when the ranks are on several hosts?
+// 17: What changes when the ranks are on several hosts?
 //
 // You will see: the command of each machine; the all-reduce for several hosts, printed; how many
 // bytes cross between hosts, how many stay inside, and how many crossings wait for each other,
 // beside the ring that knows nothing of hosts.
 // If every rank has a GPU, NCCL does this (--comm nccl of `lockstep train`).
 //
-// Run:  14_join_hosts [--link 1ms,1GB/s] [--device auto|cpu|cuda] [--fast]
+// Run:  17_join_hosts [--link 1ms,1GB/s] [--device auto|cpu|cuda] [--fast]
 // plays two hosts of three ranks each on this machine: a rank says which host it is on, ranks of
 // different hosts talk over TCP, and their messages take the time of the link. On two real
 // machines, or in two network namespaces, run the commands that step 1 prints.
 //
-// Expected output with --fast: tutorials/expected/14.txt
+// Expected output with --fast: tutorials/expected/17.txt
 
 #include <algorithm>
 #include <chrono>
@@ -213,7 +213,7 @@ void print_commands() {
   for (int machine = 0; machine < kHosts; ++machine) {
     fmt::print(
         "machine {} $ lockstep run --nnodes {} --node-rank {} --nproc-per-node {} \\\n"
-        "              --master-addr 10.0.0.1 -- 14_join_hosts\n",
+        "              --master-addr 10.0.0.1 -- 17_join_hosts\n",
         machine, kHosts, machine, kRanksPerHost);
   }
   fmt::print("two network namespaces on one machine work, too (as root: man ip-netns)\n");

@@ -1,15 +1,15 @@
-// 18: What does it cost to place the parts of one model on three devices by hand?
+// 21: What does it cost to place the parts of one model on three devices by hand?
 //
 // You will see: a model in three parts, each moved to a device of its own; the error that you get
 // if you forget to copy an output to the next device; the copy, and how gradients return through
 // it; weights with the same bits as one device's; then a step simulated on three GPUs that are not
-// here (as in 16): two of three always wait; and a batch cut into micro-batches, so that they wait
+// here (as in 11): two of three always wait; and a batch cut into micro-batches, so that they wait
 // less. In PyTorch: part1.to("cuda:0"), part2.to("cuda:1"), ..., and h.to("cuda:1") between them.
 //
-// Run:  18_place_parts [--hidden 512] [--micro-batches 4] [--machine k80-p2-16x]
+// Run:  21_place_parts [--hidden 512] [--micro-batches 4] [--machine k80-p2-16x]
 //                      [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/18.txt
+// Expected output with --fast: tutorials/expected/21.txt
 
 #include <lockstep.h>
 

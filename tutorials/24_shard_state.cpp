@@ -1,4 +1,4 @@
-// 26: How can several devices train a model that fits on none of them?
+// 24: How can several devices train a model that fits on none of them?
 //
 // Under DDP every rank keeps the parameters, their gradients and the optimizer's state: all of it,
 // as often as there are ranks. ZeRO cuts them up, in three depths; the third is PyTorch's FSDP.
@@ -7,9 +7,9 @@
 // DDP and at each depth, measured by the memory pool of its device, beside the formula, and what a
 // step sends; the same weights each time; and where a parameter is between two steps: nowhere.
 //
-// Run:  26_shard_state [--ranks 4] [--layers 8] [--device auto|cpu|cuda] [--fast]
+// Run:  24_shard_state [--ranks 4] [--layers 8] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/26.txt
+// Expected output with --fast: tutorials/expected/24.txt
 
 #include <lockstep.h>
 

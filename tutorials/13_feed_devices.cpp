@@ -1,4 +1,4 @@
-// 17: Why can eight devices need longer for an epoch than four, and what keeps all of them busy?
+// 13: Why can eight devices need longer for an epoch than four, and what keeps all of them busy?
 //
 // You will see: a server of eight TITAN X on two PCIe roots, which is not here; what DataParallel
 // makes of it on one device, two, four and eight, predicted; the same in slow motion by devices of
@@ -9,10 +9,10 @@
 // Source: P. Baldi, P. Sadowski, D. Whiteson, Searching for exotic particles in high-energy physics
 // with deep learning, Nature Communications 5, 2014.
 //
-// Run:  17_feed_devices [--machine titanx-pascal-dual-root-8] [--batch 8192]
+// Run:  13_feed_devices [--machine titanx-pascal-dual-root-8] [--batch 8192]
 //                       [--model mlp:28-300-300-300-300-300-2] [--fast]
 //
-// Expected output with --fast: tutorials/expected/17.txt
+// Expected output with --fast: tutorials/expected/13.txt
 
 #include <cmath>
 #include <string>

@@ -1,13 +1,13 @@
-// 10: How does a Linear layer run on cuBLAS, and what does precision cost?
+// 31: How does a Linear layer run on cuBLAS, and what does precision cost?
 //
 // You will see: how a library for column-major matrices multiplies row-major ones without a copy;
 // what an epilogue saves (bias and ReLU inside the product); and what TF32 and bfloat16, the
 // formats of tensor cores, cost in precision: their rounding is emulated, beside a GPU's own if
 // there is one.
 //
-// Run:  10_multiply_on_gpu [--in 256] [--bits 3] [--device auto|cpu|cuda] [--fast]
+// Run:  31_multiply_on_gpu [--in 256] [--bits 3] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/10.txt
+// Expected output with --fast: tutorials/expected/31.txt
 
 #include <algorithm>
 #include <bit>

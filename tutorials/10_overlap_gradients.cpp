@@ -1,15 +1,15 @@
-// 09: How does DDP train one model on many ranks, and why not all-reduce gradient by gradient?
+// 10: How does DDP train one model on many ranks, and why not all-reduce gradient by gradient?
 //
 // You will see: which gradient is in which bucket, and when each bucket is ready; the loop of
 // tutorial 06 with Ddp in place of the lines by hand (diff 06_train_replicas.cpp
-// 09_overlap_gradients.cpp); shards of different sizes; no_sync; and, in slow motion on two GPUs of
+// 10_overlap_gradients.cpp); shards of different sizes; no_sync; and, in slow motion on two GPUs of
 // a server that is not here, an all-reduce per parameter, buckets (PyTorch's bucket_cap_mb), and
 // buckets while backward still runs. PyTorch's ranks are processes; here they are threads.
 //
-// Run:  09_overlap_gradients [--guess 1|2|3] [--bucket-mib 0.5] [--machine dgx1-v100]
+// Run:  10_overlap_gradients [--guess 1|2|3] [--bucket-mib 0.5] [--machine dgx1-v100]
 //                            [--batch 64] [--lr 0.1] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/09.txt
+// Expected output with --fast: tutorials/expected/10.txt
 
 #include <lockstep.h>
 

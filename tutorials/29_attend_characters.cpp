@@ -1,13 +1,13 @@
-// 22: What does attention compute, and must it store a score for every pair of tokens?
+// 29: What does attention compute, and must it store a score for every pair of tokens?
 //
 // You will see: eight characters with a query, a key and a value each; the scores of all pairs, the
 // mask, the softmax of each row, and the weighted sums of values; the last row again in blocks of
 // keys, whose running maximum and sum are corrected on the way; the same from the engine's
 // attention(); and the memory of both ways.
 //
-// Run:  22_attend_characters [--text to_be_or] [--block 2] [--device auto|cpu|cuda] [--fast]
+// Run:  29_attend_characters [--text to_be_or] [--block 2] [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/22.txt
+// Expected output with --fast: tutorials/expected/29.txt
 
 #include <lockstep.h>
 

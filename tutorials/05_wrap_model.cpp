@@ -1,4 +1,4 @@
-// 07: What does the DataParallel wrapper do for you, and what does it cost?
+// 05: What does the DataParallel wrapper do for you, and what does it cost?
 //
 // You will see: a model wrapped in one line; the devices chosen with {0, 3}; the functional form;
 // the two errors that every user of DataParallel meets, word for word, and the ways out; and what
@@ -6,10 +6,10 @@
 // of a server would be, in slow motion. PyTorch's names are the same:
 // nn.DataParallel(module, device_ids=[0, 3]), nn.parallel.data_parallel(module, inputs, ...).
 //
-// Run:  07_wrap_model [--devices 4] [--batch 512] [--machine dgx1-p100]
+// Run:  05_wrap_model [--devices 4] [--batch 512] [--machine dgx1-p100]
 //                     [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/07.txt
+// Expected output with --fast: tutorials/expected/05.txt
 
 #include <lockstep.h>
 
@@ -147,7 +147,7 @@ std::vector<Load> count_loads(const std::vector<Device>& devices, int num_steps)
   return loads;
 }
 
-// The same steps on a machine's GPUs, in slow motion (15).
+// The same steps on a machine's GPUs, in slow motion (11).
 void add_busy(std::vector<Load>& loads, int num_steps) {
   const int num_devices = std::ssize(loads);
   const tutorial::Training training{.model = kModel,

@@ -1,4 +1,4 @@
-// 15: Why can two devices train more slowly than one?
+// 12: Why can two devices train more slowly than one?
 //
 // You will see: what you expect, if you say so; what a step of one device and of two consists of on
 // a machine that is not here, predicted for small and for large batches; from which batch on the
@@ -6,10 +6,10 @@
 // machine's GPUs, train for real, and are as slow as those, times a factor (`lockstep train
 // --act-as`). Everything runs on the CPU.
 //
-// Run:  15_find_break_even [--guess 1|2|3] [--machine titanx-pascal-dual-root-8]
+// Run:  12_find_break_even [--guess 1|2|3] [--machine titanx-pascal-dual-root-8]
 //                          [--model mlp:64-256-256-10] [--fast]
 //
-// Expected output with --fast: tutorials/expected/15.txt
+// Expected output with --fast: tutorials/expected/12.txt
 
 #include <cmath>
 #include <string>

@@ -1,15 +1,15 @@
-// 11: How do you start the ranks of one training by hand, and how do they find each other?
+// 14: How do you start the ranks of one training by hand, and how do they find each other?
 //
 // You will see: what RANK, LOCAL_RANK and WORLD_SIZE are on one machine and on two; and processes
 // that are started as from terminals, each with its own variables, meet, and add up a number each.
 // PyTorch reads the same variables in init_process_group("env://").
 //
-// Run:  11_start_ranks [--ranks 4] [--forget WORLD_SIZE] [--device auto|cpu|cuda] [--fast]
+// Run:  14_start_ranks [--ranks 4] [--forget WORLD_SIZE] [--device auto|cpu|cuda] [--fast]
 // plays all four terminals itself. By hand: open four, and in number r (0 to 3) type
 //   export RANK=r LOCAL_RANK=r WORLD_SIZE=4
-//   11_start_ranks
+//   14_start_ranks
 //
-// Expected output with --fast: tutorials/expected/11.txt
+// Expected output with --fast: tutorials/expected/14.txt
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -145,7 +145,7 @@ int play_terminals(int num_ranks) {
     for (std::size_t at = 0; (at = text.find('\n', at)) + 1 < text.size();) text.insert(++at, "  ");
     fmt::print("terminal {}\n  $ export RANK={} LOCAL_RANK={} WORLD_SIZE={} MASTER_PORT={}\n",
                r + 1, r, r, num_ranks, port.port());
-    fmt::print("  $ 11_start_ranks\n  {}", text);
+    fmt::print("  $ 14_start_ranks\n  {}", text);
   }
   tutorial::check("as many processes as terminals", processes.size() == terminals.size());
   tutorial::check(fmt::format("every rank holds the sum that one process computes, {}", sum),

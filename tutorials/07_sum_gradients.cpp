@@ -1,4 +1,4 @@
-// 05: How do ranks add up their gradients, and what does the simplest way cost?
+// 07: How do ranks add up their gradients, and what does the simplest way cost?
 //
 // You will see: the naive all-reduce (every rank sends to rank 0, which adds and sends the sum
 // back) as a plan, printed; on numbers small enough to follow; by hand with send and recv on the
@@ -6,10 +6,10 @@
 // is the bottleneck, the more so the more ranks there are; tutorial 08 spreads its work evenly.
 // Ranks are threads here, each with a device; between processes the calls are the same.
 //
-// Run:  05_sum_gradients [--guess 1|2|3] [--devices 4] [--link 50us,1Gbit/s]
+// Run:  07_sum_gradients [--guess 1|2|3] [--devices 4] [--link 50us,1Gbit/s]
 //                        [--device auto|cpu|cuda] [--fast]
 //
-// Expected output with --fast: tutorials/expected/05.txt
+// Expected output with --fast: tutorials/expected/07.txt
 
 #include <lockstep.h>
 

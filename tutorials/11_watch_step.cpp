@@ -1,17 +1,17 @@
-// 16: What do eight devices do during one step of DDP, and what does overlap gain?
+// 11: What do eight devices do during one step of DDP, and what does overlap gain?
 //
 // You will see: a step of about a thousandth of a second, in slow motion: eight devices of the CPU
 // simulate eight GPUs of a server that is not here. Each device has two lanes, kernels and
 // all-reduces, drawn as rows of characters over a time axis: first with all buckets all-reduced
 // after backward, then with each on its way as soon as it is full, while backward still computes
-// (tutorial 09). All three trainings end with the same weights: these two and one that is not
+// (tutorial 10). All three trainings end with the same weights: these two and one that is not
 // slowed down. `lockstep train --act-as k80-p2-16x --parallel ddp --devices 8 --trace FILE` records
 // such lanes for ui.perfetto.dev.
 //
-// Run:  16_watch_step [--machine k80-p2-16x] [--model mlp:64-384-384-384-384-384-10]
+// Run:  11_watch_step [--machine k80-p2-16x] [--model mlp:64-384-384-384-384-384-10]
 //                     [--batch 2048] [--bucket-kib 256] [--fast]
 //
-// Expected output with --fast: tutorials/expected/16.txt
+// Expected output with --fast: tutorials/expected/11.txt
 
 #include <algorithm>
 #include <string>

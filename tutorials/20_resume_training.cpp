@@ -1,14 +1,14 @@
-// 25: What must a file hold so that a killed run still ends with the same weights?
+// 20: What must a file hold so that a killed run still ends with the same weights?
 //
 // You will see: the weights of a wrapped model, whose names begin with "module.", and the two ways
 // to load them into a bare one. A training that goes on from weights alone, from weights and
 // momentum, and from all that decides the next step. How a file is written so that a kill leaves
 // the old one or the new one, and how a damaged one is found. Then kill -9 at random steps.
 //
-// Run:  25_resume_training [--kills 3] [--seed 0] [--device auto|cpu|cuda] [--fast]
-//       25_resume_training --train-into my.safetensors    the training alone: kill it, run it again
+// Run:  20_resume_training [--kills 3] [--seed 0] [--device auto|cpu|cuda] [--fast]
+//       20_resume_training --train-into my.safetensors    the training alone: kill it, run it again
 //
-// Expected output with --fast: tutorials/expected/25.txt
+// Expected output with --fast: tutorials/expected/20.txt
 
 #include <fcntl.h>
 #include <lockstep.h>

@@ -1,16 +1,16 @@
-// 12: What does a launcher do for you that four terminals do not?
+// 15: What does a launcher do for you that four terminals do not?
 //
 // You will see: the four things that `lockstep run` does (and PyTorch's torchrun), each shown live
 // by running this program as four ranks: it sets the variables of every rank, puts the rank before
 // each line, names the first failure and its cause, and leaves no process behind.
 //
-// Run:  12_launch_ranks [--ranks 4] [--failing-rank 2] [--device auto|cpu|cuda] [--fast]
+// Run:  15_launch_ranks [--ranks 4] [--failing-rank 2] [--device auto|cpu|cuda] [--fast]
 // It calls the launcher as a function. From a shell that is
-//   lockstep run --standalone --nproc-per-node 4 -- 12_launch_ranks
-//   torchrun --no-python --standalone --nproc-per-node 4 12_launch_ranks
+//   lockstep run --standalone --nproc-per-node 4 -- 15_launch_ranks
+//   torchrun --no-python --standalone --nproc-per-node 4 15_launch_ranks
 // and then this program is a rank from its first line on, and only says who it is.
 //
-// Expected output with --fast: tutorials/expected/12.txt
+// Expected output with --fast: tutorials/expected/15.txt
 
 #include <signal.h>
 #include <stdlib.h>
