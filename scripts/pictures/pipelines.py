@@ -40,28 +40,28 @@ def draw_schedule(name, title, caption, kept):
 def pipeline_gpipe():
     return draw_schedule("gpipe", "The pipeline schedule gpipe",
                          "All forward passes, then all backward ones: stages wait while it fills and drains.",
-                         "stage 0 keeps the activations of {}")
+                         "stage 0 keeps {} micro-batches")
 
 
 @picture
 def pipeline_1f1b():
     return draw_schedule("1f1b", "The pipeline schedule 1f1b",
                          "One forward, one backward, in turn: as much idle time as gpipe, but less to keep.",
-                         "stage 0 keeps the activations of {}")
+                         "stage 0 keeps {} micro-batches")
 
 
 @picture
 def pipeline_interleaved():
     return draw_schedule("interleaved", "The pipeline schedule interleaved",
                          "Each stage has two chunks of the model, a and b: shorter pieces fill the pipeline sooner.",
-                         "stage 0 keeps the activations of {} chunks")
+                         "stage 0 keeps {} chunks")
 
 
 @picture
 def placed_parts():
     text = expected("place_parts")
     drawings = [[lanes(text, gpu)[number] for gpu in range(3)] for number in range(2)]
-    drawing = Drawing(420, "Three parts of one model on three devices",
+    drawing = Drawing(436, "Three parts of one model on three devices",
                       "Each part waits for the one before it; micro-batches let the parts work at once.")
     for gpu in range(3):
         x = 40 + gpu * 224
@@ -94,33 +94,33 @@ def steps(text):
 
 @picture
 def column_row():
-    drawing = Drawing(430, "Tensor parallelism: a column cut, then a row cut",
-                      "Column, then row: two matrices need one all-reduce forward, and one backward.")
+    drawing = Drawing(372, "Tensor parallelism: a column cut, then a row cut",
+                      "Column, then row: two matrices need one all-reduce forward, and one backward.",
+                      "Each of two ranks multiplies X by its columns of W1, applies GELU, multiplies by its rows of W2 and has a partial "
+                      "sum of Y; an all-reduce adds them. Backward, the partial gradients of X are all-reduced.")
     for rank in range(2):
-        y = 50 + rank * 150
-        drawing.device(22, y, 560, 118, f"rank {rank}", rank)
-        drawing.box(44, y + 30, 46, 64, "X", "a", 14)
-        drawing.text(105, y + 68, "·", 22)
-        matrix(drawing, 120, y + 30, "W1", rank, columns=True)
-        drawing.arrow((196, y + 62), (216, y + 62))
-        drawing.box(222, y + 46, 62, 32, "GELU", "plain", 13)
-        drawing.arrow((290, y + 62), (310, y + 62))
-        drawing.box(316, y + 30, 32, 64, f"H{rank}", "a", 13)
-        drawing.text(362, y + 68, "·", 22)
-        matrix(drawing, 376, y + 30, "W2", rank, columns=False)
-        drawing.arrow((452, y + 62), (486, y + 62))
-        drawing.box(492, y + 30, 46, 64, f"Y{rank}", "a", 14)
-        drawing.text(515, y + 110, "partial sum", 11, kind="faint")
-    drawing.text(150, 186, "columns", 12, kind="faint")
-    drawing.text(406, 186, "rows", 12, kind="faint")
-    for rank, y in enumerate((112, 262)):
-        drawing.arrow((545, y), (612, y), (612, 168 if rank == 0 else 208))
-    drawing.box(592, 172, 90, 34, "all-reduce", "plain", 13, "600")
-    drawing.text(637, 228, "Y = Y0 + Y1", 12)
-    drawing.arrow((560, 350), (96, 350), kind="back")
-    drawing.text(330, 342, "backward", 13, kind="no")
-    drawing.box(60, 360, 250, 30, "all-reduce of X's gradient", "g", 13)
-    drawing.text(326, 380, "the gradient of Y is on both ranks: nothing to send", 12, "start")
+        y = 36 + rank * 152
+        drawing.device(118, y, 464, 128, f"rank {rank}", rank)
+        drawing.box(136, y + 22, 36, 64, "X", "a", 14)
+        drawing.text(183, y + 60, "·", 22)
+        matrix(drawing, 194, y + 22, "W1", rank, columns=True)
+        drawing.arrow((264, y + 54), (284, y + 54))
+        drawing.box(290, y + 40, 54, 28, "GELU", "plain", 13)
+        drawing.arrow((350, y + 54), (370, y + 54))
+        drawing.box(376, y + 22, 30, 64, f"H{rank}", "a", 13)
+        drawing.text(417, y + 60, "·", 22)
+        matrix(drawing, 428, y + 22, "W2", rank, columns=False)
+        drawing.arrow((498, y + 54), (518, y + 54))
+        drawing.box(524, y + 22, 38, 64, f"Y{rank}", "a", 14)
+        drawing.arrow((562, y + 106), (136, y + 106), kind="back")
+        drawing.text(349, y + 120, "backward", 12, kind="no")
+        up = (634, 144 + 64 * rank)
+        drawing.arrow((566, y + 54), (634, y + 54), up)
+        drawing.arrow((130, y + 106), (64, y + 106), (64, 144 + 64 * rank), kind="back")
+    drawing.box(592, 150, 86, 52, "all-reduce\nY0 + Y1", "a", 12, "600")
+    drawing.box(22, 150, 86, 52, "all-reduce\n∂X", "g", 12, "600")
+    drawing.text(226, 182, "columns", 12, kind="faint")
+    drawing.text(456, 182, "rows", 12, kind="faint")
     return drawing
 
 

@@ -11,7 +11,7 @@ def zero_depths():
     text = expected("shard_state")
     depths = [(name, find(rf"^{name} +(\d+) KiB", text)[0], find(rf"^{name} .* (\d\.\d+)x", text)[0])
               for name in ("ddp", "optimizer", "gradients", "parameters")]
-    drawing = Drawing(400, "What each rank keeps: DDP and ZeRO's three depths",
+    drawing = Drawing(416, "What each rank keeps: DDP and ZeRO's three depths",
                       "Each depth cuts one more thing into quarters, and a rank keeps only its own.")
     left, unit = 122, 34
     for rank in range(RANKS):
@@ -36,7 +36,7 @@ def zero_depths():
 
 @picture
 def zero_order():
-    drawing = Drawing(400, "The order of a sharded step: reduce-scatter, step, all-gather",
+    drawing = Drawing(406, "The order of a sharded step: reduce-scatter, step, all-gather",
                       "The step on its own quarter fits between the two halves of DDP's all-reduce.")
     stages = ("gradients", "reduce-scatter", "step", "all-gather")
     for rank in range(RANKS):
