@@ -2,6 +2,7 @@
 # Builds the book, English and Chinese, in build/book: a web site that is read from the disk, too.
 #
 #   scripts/book.sh           builds it, checks it, and says where it begins
+#   scripts/book.sh tools     only installs what builds it
 #   scripts/book.sh serve     builds it and shows it at http://localhost:8000; PORT=N for another port
 #
 # MkDocs and its theme are installed by pip in build/book-tools, once. The players in its chapters are recorded by
@@ -36,7 +37,7 @@ build_book() {
 }
 
 case ${1:-} in
-  '' | serve) ;;
+  '' | serve | tools) ;;
   -h | --help)
     usage
     exit 0
@@ -45,6 +46,7 @@ case ${1:-} in
 esac
 
 install_tools
+if [[ ${1:-} == tools ]]; then exit; fi
 build_book
 if [[ ${1:-} == serve ]]; then
   echo "http://localhost:${PORT:-8000}"
