@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Learn : public ::testing::Test {
  protected:
@@ -79,6 +80,20 @@ TEST_F(Learn, KnowsWhatPassedUnderAnotherNumber) {
   EXPECT_THAT(list, ContainsRegex("07_sum_gradients +20  2026-11-21\n"));
   EXPECT_THAT(list, ContainsRegex("05_wrap_model +20  -\n"));
   EXPECT_THAT(list, HasSubstr("next: 02_check_gradients"));
+}
+
+TEST_F(Learn, BeginsWithTheFirstParagraphOfTheChapter) {
+  const Outcome outcome = learn("list_devices -- --fast --device cpu");
+  const std::string before = outcome.out.substr(0, outcome.out.find("Question: "));
+  std::ifstream chapter(LOCKSTEP_SOURCE "/docs/book/list_devices.md");
+  std::string title, empty, line;
+  std::getline(chapter, title);
+  std::getline(chapter, empty);
+  std::getline(chapter, line);
+  const std::string first_words = line.substr(0, line.find(' ', 20));
+  EXPECT_EQ(before.find(first_words), 0) << before;
+  EXPECT_THAT(before, ContainsRegex("\n\nThe chapter: .*list_devices\\.(html|md)\n\n$"));
+  EXPECT_THAT(learn("list_devices -- --help").out, Not(HasSubstr("The chapter: ")));
 }
 
 TEST_F(Learn, KeepsNothingOfWhatFailed) {

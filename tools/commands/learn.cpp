@@ -111,6 +111,17 @@ const CourseProgram& find_program(const std::string& word) {
        names.front().substr(0, 2), names.back().substr(0, 2), did_you_mean(word, names));
 }
 
+// The program's chapter: of the built book, beside the build or installed with this program; else
+// its Markdown.
+std::string find_chapter(const std::string& name) {
+  const fs::path folder = fs::path(this_program()).parent_path();
+  for (const char* book : {"../../book", "../share/doc/lockstep/book"}) {
+    const fs::path page = (folder / book / (name + ".html")).lexically_normal();
+    if (fs::exists(page)) return page.string();
+  }
+  return "docs/book/" + name + ".md";
+}
+
 // The first program that has not ended well here yet.
 const CourseProgram* next_program(const PassedPrograms& progress) {
   const auto* found = std::ranges::find_if(kCourse, [&](const CourseProgram& program) {
@@ -128,14 +139,22 @@ void print_next(const CourseProgram* next) {
 }
 
 // In lines of at most 80 columns.
-void print_indented(std::string_view text) {
-  constexpr std::size_t kRoom = 78;
-  while (text.size() > kRoom) {
-    const std::size_t end = text.rfind(' ', kRoom);
-    fmt::print("  {}\n", text.substr(0, end));
+void print_wrapped(std::string_view text, std::string_view indent) {
+  const std::size_t room = 80 - indent.size();
+  while (text.size() > room) {
+    const std::size_t end = text.rfind(' ', room);
+    if (end == text.npos) break;  // one long word
+    fmt::print("{}{}\n", indent, text.substr(0, end));
     text.remove_prefix(end + 1);
   }
-  fmt::print("  {}\n", text);
+  fmt::print("{}{}\n", indent, text);
+}
+
+// What the chapter begins with, and where it is, before its program runs.
+void print_chapter(const CourseProgram& program) {
+  if (*program.first_paragraph == '\0') return;
+  print_wrapped(program.first_paragraph, "");
+  fmt::print("\nThe chapter: {}\n\n", find_chapter(std::string(program.name).substr(3)));
 }
 
 void print_course() {
@@ -146,7 +165,7 @@ void print_course() {
     const auto passed = progress.find(without_number(program.name));
     fmt::print("{:<24} {:>3}  {}\n", program.name, program.minutes,
                passed == progress.end() ? "-" : passed->second);
-    print_indented(program.question);
+    print_wrapped(program.question, "  ");
     minutes += program.minutes;
   }
   fmt::print("min: minutes to read and run it, {:.1f} hours in all\n", minutes / 60.0);
@@ -177,8 +196,10 @@ int learn(const std::string& wanted, const CommandLine& flags) {
   }
   // So that its "Now try" prints a command that works here.
   ::setenv("LOCKSTEP_LEARN", fmt::format("lockstep learn {} --", number_of(*program)).c_str(), 1);
-  const int code = run_and_wait(find_tutorial(*program), flags);
+  const fs::path executable = find_tutorial(*program);
   const bool asked_for_help = std::ranges::find(flags, "--help") != flags.end();
+  if (!asked_for_help) print_chapter(*program);
+  const int code = run_and_wait(executable, flags);
   if (code != 0 || asked_for_help) return code;
   record_pass(file, program->name);
   fmt::print("\n{} passed\n", program->name);
