@@ -20,7 +20,7 @@ def digit():
         for column, value in enumerate(line):
             drawing.box(288 + column * 28, 28 + row * 24, 28, 24, value, "a" if value else "plain", 12, corner=0)
     drawing.arrow((522, 124), (562, 124))
-    drawing.box(572, 100, 96, 48, f"model", "p", 14)
+    drawing.box(572, 100, 96, 48, "model", "p", 14)
     drawing.arrow((620, 154), (620, 190))
     drawing.text(620, 214, f"label {label}", 15, weight="600")
     flat = [value for line in pixels for value in line]
@@ -42,28 +42,32 @@ def patches():
              [*rows[2][6:9], rows[3][8]]]
     drawing = Drawing(330, "A convolution: patches times a kernel",
                       "Each place where the kernel fits is one row of 9 numbers, multiplied by the same 9 weights.")
-    drawing.text(90, 40, "image 4 × 4", 13, weight="600")
-    drawing.cells(30, 54, image, "plain", 30, 30, 13)
-    drawing.parts.append('<path d="M30 54h90v90h-90z" class="good"/>')
-    drawing.text(90, 196, "first patch", 12, kind="yes")
-    drawing.text(90, 214, "3 × 3", 12, kind="yes")
-    drawing.arrow((160, 114), (206, 114))
-    drawing.text(334, 40, "patches [4, 9]", 13, weight="600")
+    drawing.text(78, 40, "image 4 × 4", 13, weight="600")
+    drawing.cells(18, 54, image, "plain", 30, 30, 13)
+    drawing.parts.append('<path d="M18 54h90v90h-90z" class="good"/>')
+    drawing.text(78, 196, "first patch", 12, kind="yes")
+    drawing.arrow((148, 114), (190, 114))
+    drawing.text(317, 40, "patches [4, 9]", 13, weight="600")
     for number, row in enumerate(rows):
-        drawing.cells(216, 54 + number * 36, [row], f"r{number}", 26, 28, 13)
-        drawing.text(536, 73 + number * 36, "=", 14)
-        drawing.box(552, 54 + number * 36, 44, 28, results[number], f"r{number}", 14, "600")
-    drawing.parts.append('<path d="M216 54h234v28h-234z" class="good"/>')
-    drawing.text(468, 128, "·", 26)
-    drawing.text(502, 40, "kernel [9]", 13, weight="600")
+        y = 54 + number * 36
+        drawing.cells(200, y, [row], "a", 26, 28, 13)
+        drawing.text(514, y + 19, "=", 14)
+        drawing.box(528, y, 40, 28, results[number], "a", 14, "600", corner=0)
+        drawing.box(604 + number % 2 * 34, 92 + number // 2 * 34, 34, 34, results[number], "a", 14, "600", corner=0)
+    for x, y, width, height in ((200, 54, 234, 28), (528, 54, 40, 28), (604, 92, 34, 34)):
+        drawing.parts.append(f'<path d="M{x} {y}h{width}v{height}h-{width}z" class="good"/>')
+    drawing.text(446, 128, "·", 26)
+    drawing.text(477, 40, "kernel [9]", 13, weight="600")
     for number, weight in enumerate(kernel):
-        drawing.box(484, 52 + number * 17, 38, 17, weight.replace("-", "\u2212"), "p", 12, corner=0)
-    drawing.text(648, 40, "output 2 × 2", 13, weight="600")
-    for number, result in enumerate(results):
-        drawing.box(616 + number % 2 * 32, 82 + number // 2 * 32, 32, 32, result, f"r{number}", 14, "600", corner=0)
-    drawing.cells(216, 226, [[weight.replace("-", "\u2212") for weight in kernel[row * 3:row * 3 + 3]] for row in range(3)], "p", 26, 22, 12)
-    drawing.text(306, 262, "the same 9 weights as a 3 × 3 kernel", 12, "start", "faint")
+        drawing.box(458, 52 + number * 17, 38, 17, minus(weight), "p", 12, corner=0)
+    drawing.text(638, 40, "output 2 × 2", 13, weight="600")
+    drawing.cells(278, 222, [[minus(weight) for weight in kernel[row * 3:row * 3 + 3]] for row in range(3)], "p", 26, 22, 12)
+    drawing.text(368, 259, "the same 9 weights, as a 3 × 3 kernel", 12, "start", "faint")
     return drawing
+
+
+def minus(number):
+    return number.replace("-", "\u2212")
 
 
 def spots(drawing, x, y, scale, values, rank, low):
@@ -78,7 +82,7 @@ def batch_norm():
     numbers = r"^{}((?: +[-\d.]+)+) +mean +([-\d.]+) +->((?: +[-\d.]+)+)$"
     one = find_all(numbers.format("one device"), text)[0]
     halves = [find_all(numbers.format(f"device {device}"), text) for device in range(2)]
-    drawing = Drawing(400, "Batch norm on two devices", "With statistics of their own rows 0 and 3 become the same number; shared statistics keep them apart.",
+    drawing = Drawing(390, "Batch norm on two devices", "With statistics of their own rows, 0 and 3 become the same; shared ones keep them apart.",
                       "Six numbers, on one device and on two, and what batch norm makes of them.")
     drawing.text(170, 34, "numbers, and their mean", 13, weight="600")
     drawing.text(540, 34, "after batch norm", 13, weight="600")
@@ -92,17 +96,16 @@ def batch_norm():
         for device, (values, mean, results) in enumerate(parts):
             inputs, outputs = [float(value) for value in values.split()], [float(value) for value in results.split()]
             lower = device * 18 if name == "own rows" else 0
-            spots(drawing, 60, y + 14, 46, inputs, device if len(parts) > 1 else 2, 0)
-            spots(drawing, 540, y + 14 + lower, 78, outputs, device if len(parts) > 1 else 2, 0)
+            spots(drawing, 60, y + 14, 46, inputs, device, 0)
+            spots(drawing, 540, y + 14 + lower, 78, outputs, device, 0)
             if name != "shared":
                 mark_mean(drawing, 60 + float(mean) * 46, y + 14, mean)
         if name == "shared":
             mark_mean(drawing, 60 + float(one[1]) * 46, y + 14, one[1])
         drawing.arrow((330, y + 14), (390, y + 14))
         drawing.text(540, y + 62, "0", 11, kind="faint")
-    drawing.legend(180, 62, [])
-    drawing.chip(574, 358 - 10, "device 1", 1)
-    drawing.chip(490, 358 - 10, "device 0", 0)
+    for device in range(2):
+        drawing.chip(325, 18 + device * 24, f"device {device}", device)
     return drawing
 
 
@@ -126,12 +129,12 @@ def running_statistics():
         drawing.parts.append(f'<circle cx="{x}" cy="{bottom - mean * scale:.1f}" r="4" class="a"/>')
         if step:
             running = (1 - MOMENTUM) * running + MOMENTUM * mean
-        drawing.box(x - 8, bottom - running * scale, 16, running * scale, "", "o", corner=1)
+        drawing.box(x - 8, bottom - running * scale, 16, running * scale, "", "p", corner=1)
         if step % 5 == 0:
             drawing.text(x, bottom + 16, step, 11)
     drawing.text(left - 8, bottom - mean * scale + 4, f"{mean:g}", 12, "end")
     drawing.text(left - 8, bottom + 4, "0", 12, "end")
     drawing.box(530, 64, 146, 56, "training:\nthe batch's mean", "a", 13)
-    drawing.box(530, 150, 146, 56, "evaluation:\nthe running mean", "o", 13)
+    drawing.box(530, 150, 146, 56, "evaluation:\nthe running mean", "p", 13)
     drawing.text(350, 40, f"running = 0.9 · running + {MOMENTUM:g} · batch's mean", 13)
     return drawing
