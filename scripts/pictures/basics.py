@@ -2,6 +2,8 @@
 from .kit import Drawing, picture
 from .sources import expected, find, find_all
 
+KINDS = ("a", "plain")  # of the first and the second row of a matrix
+
 
 @picture
 def devices():
@@ -10,12 +12,12 @@ def devices():
     drawing = Drawing(300, "Two devices, two memories", "A tensor is in the memory of one device, and an operation's tensors must be on the same one.")
     for device in range(2):
         drawing.device(30 + device * 400, 36, 240, 208, f"cpu:{device}", device)
-    drawing.grid(84, 66, int(rows), int(columns), "a", 14, 3)
-    drawing.text(170, 102, f"batch [{rows}, {columns}]", 13, "start", weight="600")
-    drawing.text(170, 120, f"{size} B", 12, "start", "faint")
-    drawing.grid(484, 66, int(rows), int(columns), "a", 14, 3)
-    drawing.text(570, 102, "a copy", 13, "start", weight="600")
-    drawing.text(570, 120, f"{size} B", 12, "start", "faint")
+    drawing.grid(58, 66, int(rows), int(columns), "a", 14, 3)
+    drawing.text(144, 102, f"batch [{rows}, {columns}]", 13, "start", weight="600")
+    drawing.text(144, 120, f"{size} B", 12, "start", "faint")
+    drawing.grid(470, 66, int(rows), int(columns), "a", 14, 3)
+    drawing.text(556, 102, "a copy", 13, "start", weight="600")
+    drawing.text(556, 120, f"{size} B", 12, "start", "faint")
     drawing.arrow((278, 104), (422, 104))
     drawing.text(350, 94, "batch.to(cpu:1)", 12)
     drawing.box(64, 190, 60, 32, "here", "a", 13)
@@ -35,7 +37,7 @@ def chain():
     weight = find(r"^  W\[1\] +\S+ +(\S+)", text)[0]
     loss = find(r"by the engine (\S+)", text)[0]
     drawing = Drawing(320, "Forward leaves a tape, backward goes back on it",
-                      "Forward notes each operation; backward visits them in reverse and hands each parameter its gradient.")
+                      "Forward notes each operation; backward goes through them in reverse, to every parameter.")
     for number, name in enumerate(names):
         x = 130 + number * 160
         drawing.box(x, 110, 104, 46, name, "plain", 15, "600")
@@ -54,7 +56,7 @@ def chain():
     drawing.text(350, 64, "forward", 13, "end")
     drawing.arrow((600, 220), (490, 220), kind="back")
     drawing.text(478, 224, "backward", 13, "end", "no")
-    drawing.text(182, 262, "gradients: how much the loss changes with each parameter", 12, kind="faint")
+    drawing.text(72, 262, "gradients: how much the loss changes with each parameter", 12, "start", "faint")
     return drawing
 
 
@@ -65,14 +67,14 @@ def gemm():
     memory = find(r"memory ([\d ]+), row-major", text)[0].split()
     table = [row.split() for row in rows]
     columns = list(map(list, zip(*table)))
-    drawing = Drawing(290, "Row-major and column-major", "The same bytes, read by columns, are the transpose: cuBLAS needs no copy.")
+    drawing = Drawing(302, "Row-major and column-major", "The same bytes, read by columns, are the transpose: cuBLAS needs no copy.")
     for number, value in enumerate(memory):
-        drawing.box(212 + number * 46, 36, 46, 34, value, f"r{number // len(table[0])}", 15, corner=0)
+        drawing.box(212 + number * 46, 36, 46, 34, value, KINDS[number // len(table[0])], 15, corner=0)
     drawing.text(200, 58, "memory", 13, "end", weight="600")
     drawing.arrow((280, 78), (180, 116))
     drawing.arrow((420, 78), (520, 116))
-    drawing.cells(114, 130, table, lambda row, _: f"r{row}", 44, 34, 15)
+    drawing.cells(114, 130, table, lambda row, _: KINDS[row], 44, 34, 15)
     drawing.text(180, 228, f"row-major [{len(table)}, {len(table[0])}]", 13, weight="600")
-    drawing.cells(476, 130, columns, lambda _, column: f"r{column}", 44, 34, 15)
+    drawing.cells(476, 130, columns, lambda _, column: KINDS[column], 44, 34, 15)
     drawing.text(520, 252, f"column-major [{len(columns)}, {len(columns[0])}]", 13, weight="600")
     return drawing

@@ -82,7 +82,7 @@ def batch_norm():
     numbers = r"^{}((?: +[-\d.]+)+) +mean +([-\d.]+) +->((?: +[-\d.]+)+)$"
     one = find_all(numbers.format("one device"), text)[0]
     halves = [find_all(numbers.format(f"device {device}"), text) for device in range(2)]
-    drawing = Drawing(390, "Batch norm on two devices", "With statistics of their own rows, 0 and 3 become the same; shared ones keep them apart.",
+    drawing = Drawing(402, "Batch norm on two devices", "With statistics of their own rows, 0 and 3 become the same; shared ones keep them apart.",
                       "Six numbers, on one device and on two, and what batch norm makes of them.")
     drawing.text(170, 34, "numbers, and their mean", 13, weight="600")
     drawing.text(540, 34, "after batch norm", 13, weight="600")

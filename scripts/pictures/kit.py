@@ -58,6 +58,9 @@ class Drawing:
     def text(self, x, y, words, size=13, anchor="middle", kind="", weight=""):
         """Words with their baseline at y."""
         assert size >= SMALLEST, f"{self.title}: text of {size} px: {words}"
+        width = 0.5 * size * len(str(words))  # about, in most fonts
+        left = x - {"start": 0, "middle": width / 2, "end": width}[anchor]
+        assert left >= 4 and left + width <= WIDTH - 4, f"{self.title}: this text leaves the picture: {words}"
         anchor = "" if anchor == "start" else f' text-anchor="{anchor}"'
         kind = f' class="{kind}"' if kind else ""
         weight = f' font-weight="{weight}"' if weight else ""

@@ -35,12 +35,11 @@ def store():
         drawing.text(x0 + 160, 32, ("1. meet at the store", "2. talk to each other")[phase], 14, weight="600")
         for rank, (x, y) in enumerate(places):
             drawing.box(x0 + x - 50, y, 100, 50, f"rank {rank}\n{own[rank]}" if not phase else f"rank {rank}\n{total}", f"r{rank}", 13, "600", corner=7)
-    drawing.box(130, 150, 110, 46, "store", "plain", 14, "600")
-    drawing.text(185, 138, "MASTER_ADDR:PORT", 11)
-    drawing.arrow((80, 114), (150, 146), head=False)
-    drawing.arrow((80, 228), (138, 200))
-    drawing.arrow((268, 228), (226, 200))
-    drawing.arrow((268, 114), (226, 146))
+    drawing.box(100, 148, 148, 46, "store\nMASTER_ADDR:PORT", "plain", 12, "600")
+    drawing.arrow((80, 112), (112, 148), head=False)
+    drawing.arrow((80, 229), (110, 199))
+    drawing.arrow((268, 229), (238, 199))
+    drawing.arrow((268, 113), (238, 143))
     for first in range(4):
         for second in range(first + 1, 4):
             (ax, ay), (bx, by) = places[first], places[second]
@@ -60,7 +59,7 @@ def unused():
     text = expected("miss_gradients")
     left = find(r"^left\.bias +(\d+) +(\d+) +(\d+)$", text)
     right = find(r"^right\.bias +(\d+) +none +(\d+)$", text)
-    drawing = Drawing(330, "A rank without a gradient", "Under Unused::find a missing gradient counts as 0: the average is half of the other rank's.")
+    drawing = Drawing(312, "A rank without a gradient", "Under Unused::find a missing gradient counts as 0: the average is half of the other rank's.")
     values = ((left[0], right[0]), (left[1], None))
     for rank in range(2):
         y = 40 + rank * 122
@@ -73,13 +72,13 @@ def unused():
             drawing.box(200, top, 80, 30, name, "p" if used else "ghost", 13)
             drawing.arrow((286, top + 15), (324, top + 15), kind="back" if used else "slow")
             drawing.box(332, top, 80, 30, values[rank][head] if used else "none", "g" if used else "ghost", 14, "600")
-    drawing.text(582, 60, "average", 14, weight="600")
+    drawing.text(589, 70, "average", 14, weight="600")
     for head, (name, result) in enumerate((("left", left[2]), ("right", right[1]))):
         y = 92 + head * 78
         inputs = " + ".join(values[rank][head] or "0" for rank in range(2))
-        drawing.box(510, y, 150, 44, f"{name}: ({inputs}) / 2 = {result}", "g", 12, "600")
-        drawing.arrow((444, 88), (502, y + 18))
-        drawing.arrow((444, 210), (502, y + 28))
+        drawing.box(498, y, 182, 40, f"{name}: ({inputs}) / 2 = {result}", "g", 13)
+        drawing.arrow((442, 88), (490, y + 16))
+        drawing.arrow((442, 210), (490, y + 26))
     return drawing
 
 
@@ -99,7 +98,7 @@ def join():
             drawing.box(left + step * cell, y, cell - 8, 32, gradient if has else "0", f"r{rank}" if has else "ghost", 14)
     for step, (number, *_) in enumerate(rows):
         drawing.text(left + step * cell + 33, 40, f"step {number}", 12, kind="faint")
-    for line, (name, column) in enumerate((("divided by all", 2), ("by active ranks", 3))):
+    for line, column in enumerate((2, 3)):
         y = 202 + line * 42
         for step, row in enumerate(rows):
             drawing.box(left + step * cell, y, cell - 8, 30, f"{float(row[column]):.1f}", "g", 13)
@@ -115,7 +114,7 @@ def checkpoint():
     parts = (("weights", "p"), ("momentum", "o"), ("place in the data", "a"))
     for number, (held, difference) in enumerate(cases):
         y = 56 + number * 66
-        have = held.split(", ")
+        have = [name.strip() for name in held.split(",")]
         drawing.box(24, y, 376, 48, "", "soft", corner=6)
         for column, (name, kind) in enumerate(parts):
             inside = name in have

@@ -1,5 +1,5 @@
 // lockstep plan: prints a plan before anything runs. The engine runs this value, the predictor
-// charges it, and the diagrams in docs/images draw it.
+// charges it, and the pictures in docs/book/pictures draw it.
 #include <fmt/format.h>
 
 #include <memory>
