@@ -28,8 +28,8 @@ def mean_of_means():
         drawing.text(416, y + 32, sums, 12, "start")
         drawing.text(416, y + 54, f"= {short(result)}", 14, "start", weight="600")
         (drawing.cross if result != whole else drawing.tick)(640, y + 10)
-    drawing.arrow((344, 82), (392, 82))
-    drawing.arrow((344, 170), (392, 170))
+    for begin, end in ((76, 66), (88, 154), (164, 98), (176, 186)):
+        drawing.arrow((342, begin), (392, end))
     drawing.text(30, 250, "one device, all 3 rows:", 13, "start")
     drawing.box(244, 230, 92, 32, short(whole), "g", 14)
     drawing.text(400, 244, "DDP divides by the number of ranks, so each", 12, "start")

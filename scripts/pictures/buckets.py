@@ -59,7 +59,7 @@ def overlap():
     both = lanes(text, 0)[:2]
     exposed = find_all(r"^(?:after|during) backward +\d+ us +\d+ % +\d+ us +(\d+) us", text)
     steps = find_all(r"^(?:after|during) backward +(\d+) us", text)
-    drawing = Drawing(336, "All-reduce after backward, and during it",
+    drawing = Drawing(330, "All-reduce after backward, and during it",
                       "Buckets that travel while backward still computes cost little: the step is shorter.")
     left, width = 132, 540
     for number, (words, (_, compute, communication)) in enumerate(zip(("after backward", "during backward"), both)):
@@ -76,6 +76,6 @@ def overlap():
         for letter, begin, stop in pieces(communication):
             drawing.box(left + begin * width, y + 36, (stop - begin) * width, 30, letter, "g", 12)
         drawing.line(left + end * width, y - 4, left + end * width, y + 74, "slow")
-    drawing.text(left, 296, "0 … 4: buckets of gradients", 12, "start", "faint")
-    drawing.legend(left + 200, 296, [("p", "update")])
+    drawing.text(left, 284, "0 … 4: buckets of gradients", 12, "start", "faint")
+    drawing.legend(left + 200, 284, [("p", "update")])
     return drawing

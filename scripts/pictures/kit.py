@@ -18,7 +18,7 @@ PICTURES = {}  # name -> function that returns a Drawing
 STYLE = """text{fill:#1f2933}.k{fill:#1f2933}.w{fill:#fff}.faint{fill:#5b6775}.no{fill:#c62828}.yes{fill:#1b7a3d}
 .card{fill:#fff;stroke:#d8dee4}.plain{fill:#fff;stroke:#7b8794}.soft{fill:#f1f4f7;stroke:#c3ccd6}
 .ghost{fill:none;stroke:#9aa5b1;stroke-dasharray:4 3}.rule{fill:none;stroke:#c3ccd6}
-.r0{fill:#1f5fa8;stroke:#184b85}.r1{fill:#eda03a;stroke:#b9741a}.r2{fill:#8fdcc6;stroke:#4a9d88}.r3{fill:#b8488a;stroke:#8c3368}
+.r0{fill:#1f5fa8;stroke:#184b85}.r1{fill:#eda03a;stroke:#b9741a}.r2{fill:#8fdcc6;stroke:#4a9d88}.r3{fill:#cc62a1;stroke:#8f3a6d}
 .p{fill:#c3ccd6;stroke:#7b8794}.g{fill:url(#g);stroke:#b5564b}.a{fill:url(#a);stroke:#b08d1e}.o{fill:url(#o);stroke:#7f6bb0}
 .f{stroke-width:2.5}.f.r0,.f.r1,.f.r2,.f.r3{fill:#f1f4f7}
 .go,.back,.slow,.bad,.good{fill:none;stroke-width:1.7;stroke-linecap:round;stroke-linejoin:round}
@@ -36,7 +36,7 @@ PATTERNS = (
     '<path d="M0 2.5h5" stroke="#b3a0da"/></pattern>')
 
 FONTS = "system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif"
-WHITE_INSIDE = {"r0", "r3"}
+WHITE_INSIDE = {"r0"}
 INK_INSIDE = {"plain", "soft", "ghost"}
 
 

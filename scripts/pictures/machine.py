@@ -91,7 +91,7 @@ def break_even():
     rows = find_all(r"^ +(\d+) +([12]) +([\d.]+) us +([\d.]+) us +([\d.]+) us +([\d.]+) us$", text)
     even = int(find(r"faster from (\d+) rows on", text)[0])
     alone = {int(row[0]): float(row[5]) for row in rows if row[1] == "1"}
-    drawing = Drawing(380, "When two devices pay off", "Two devices halve the kernels and add an all-reduce: few rows aren't worth it.",
+    drawing = Drawing(380, "When two devices pay off", "The all-reduce costs the same for any batch; with few rows, two devices save less than that.",
                       f"Bars of the step's time on one and two devices, for each batch; two are faster from {even} rows on.")
     bottom, left = 290, 70
     scale = 218 / max(float(row[5]) / alone[int(row[0])] for row in rows)

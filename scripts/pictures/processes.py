@@ -35,7 +35,7 @@ def store():
         drawing.text(x0 + 160, 32, ("1. meet at the store", "2. talk to each other")[phase], 14, weight="600")
         for rank, (x, y) in enumerate(places):
             drawing.box(x0 + x - 50, y, 100, 50, f"rank {rank}\n{own[rank]}" if not phase else f"rank {rank}\n{total}", f"r{rank}", 13, "600", corner=7)
-    drawing.box(100, 148, 148, 46, "store\nMASTER_ADDR:PORT", "plain", 12, "600")
+    drawing.box(93, 148, 162, 46, "store\nMASTER_ADDR:PORT", "plain", 12, "600")
     drawing.arrow((80, 112), (112, 148), head=False)
     drawing.arrow((80, 229), (110, 199))
     drawing.arrow((268, 229), (238, 199))

@@ -83,7 +83,9 @@ def ring():
                 drawing.arrow((centre, row(y, sender) + HEIGHT), (centre, row(y, sender) + HEIGHT + 12), head=False)
                 drawing.arrow((centre, row(y, receiver) - 14), (centre, row(y, receiver) - 1))
     x, y = 46 + 3 * 166, 60 + 202
-    for line, words in enumerate((f"2 · ({RANKS} − 1) = {len(steps)} steps", "stripe: a rank's value", "four stripes: the sum")):
+    sent = len([transfer for _, transfers in steps for transfer in transfers]) / RANKS  # chunks by each rank
+    for line, words in enumerate(("stripe: a rank's value", "four stripes: the sum", f"2 · ({RANKS} − 1) = {len(steps)} steps",
+                                  f"each sends {sent / RANKS:g} buffers")):
         drawing.text(x, y + 24 + line * 24, words, 12, "start")
     return frames.finish()
 
@@ -102,7 +104,7 @@ def exchange(drawing, x, y, transfer, gap):
         drawing.curve(start, (centre + 26, (start[1] + stop[1]) / 2), stop)
 
 
-def exchanges(drawing, steps, titles, gaps=None, hosts=False):
+def exchanges(drawing, steps, titles, hosts=False):
     """Frames side by side, in which pairs of ranks exchange chunks."""
     frames = Frames(drawing)
     for number, holds in enumerate(states(steps)):
@@ -134,13 +136,14 @@ def halving_doubling():
 @picture
 def hierarchical():
     steps = all_reduce_steps("hierarchical", RANKS, RANKS, "--hosts", 2)
+    crossing = sum(end - begin for _, transfers in steps for sender, receiver, _, begin, end in transfers
+                   if sender // 2 != receiver // 2) / RANKS / RANKS
     drawing = Drawing(286, "The hierarchical all-reduce on two hosts",
-                      "Add inside each host first: only half of a buffer per rank crosses between the hosts.")
+                      f"Add inside each host first: then a rank sends only {crossing:g} buffers to the other host.")
     titles = ["two hosts", "1. inside", "2. across", "3. across", "4. inside"]
     for number, (_, transfers) in enumerate(steps, 1):
         drawing.text(44 + number * 130 + 60, 50, transfers[0][2], 12, kind="faint")
-    frames = exchanges(drawing, steps, titles, hosts=True)
-    return frames.finish()
+    return exchanges(drawing, steps, titles, hosts=True).finish()
 
 
 @picture
