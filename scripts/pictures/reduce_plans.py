@@ -139,7 +139,7 @@ def hierarchical():
     crossing = sum(end - begin for _, transfers in steps for sender, receiver, _, begin, end in transfers
                    if sender // 2 != receiver // 2) / RANKS / RANKS
     drawing = Drawing(286, "The hierarchical all-reduce on two hosts",
-                      f"Add inside each host first: then a rank sends only {crossing:g} buffers to the other host.")
+                      f"Add inside each host first: then a rank sends only {crossing:g} of a buffer to the other host.")
     titles = ["two hosts", "1. inside", "2. across", "3. across", "4. inside"]
     for number, (_, transfers) in enumerate(steps, 1):
         drawing.text(44 + number * 130 + 60, 50, transfers[0][2], 12, kind="faint")

@@ -26,11 +26,12 @@ def all_reduce_steps(name, ranks, elements, *flags):
 
 
 def expected(*names):
-    """The expected output of the first program that has one of these names, whatever its number."""
-    for name in names:
-        for path in (ROOT / "tutorials").glob(f"[0-9][0-9]_{name}.cpp"):
-            return (ROOT / "tutorials/expected" / f"{path.name[:2]}.txt").read_text(encoding="utf-8").replace("~", "")
-    raise SystemExit(f"pictures: no tutorial is called {' or '.join(names)}")
+    """The expected outputs, one after the other, of the programs that have these names, whatever their numbers."""
+    programs = [path for name in names for path in (ROOT / "tutorials").glob(f"[0-9][0-9]_{name}.cpp")]
+    outputs = [ROOT / "tutorials/expected" / f"{path.name[:2]}.txt" for path in programs]
+    if not any(path.is_file() for path in outputs):
+        raise SystemExit(f"pictures: no tutorial is called {' or '.join(names)}, or it has no expected output")
+    return "".join(path.read_text(encoding="utf-8") for path in outputs if path.is_file()).replace("~", "")
 
 
 def find(pattern, text):
