@@ -37,6 +37,35 @@ def mean_of_means():
     return drawing
 
 
+@picture
+def average():
+    text = expected("train_replicas")
+    total, whole = find(r"one device has all (\d+) rows: +(\S+)", text)
+    means = [find(rf"rank {rank} has (\d+) of them: +([-+\d.]+), after the average ([-+\d.]+)", text) for rank in range(2)]
+    drawing = Drawing(290, "Equal shards: the mean of the means is the mean",
+                      "Each rank averages over equally many rows, so the average of their gradients is that of all rows.")
+    drawing.text(160, 34, "rows", 12, kind="faint")
+    drawing.text(314, 34, "gradient: mean of its rows", 12, kind="faint")
+    drawing.text(564, 34, "after the average", 12, kind="faint")
+    for rank, (rows, mean, after) in enumerate(means):
+        y = 52 + rank * 72
+        drawing.chip(30, y + 12, f"rank {rank}", rank)
+        drawing.grid(104, y + 4, 4, int(rows) // 4, f"r{rank}", 14, 9)
+        drawing.text(160, y + 56, f"{rows} rows", 12)
+        drawing.arrow((224, y + 22), (262, y + 22))
+        drawing.box(270, y + 6, 88, 32, short(mean), "g", 14)
+        drawing.box(520, y + 6, 88, 32, short(after), "g", 14)
+        drawing.tick(636, y + 22)
+        for other in range(2):
+            drawing.arrow((364, y + 18 + 8 * other), (512, 52 + other * 72 + 18 + 8 * rank))
+    drawing.line(30, 202, 670, 202)
+    drawing.text(30, 232, "one device", 13, "start", weight="600")
+    drawing.text(160, 232, f"{total} rows", 12)
+    drawing.box(520, 212, 88, 32, short(whole), "g", 14)
+    drawing.arrow((224, 228), (512, 228))
+    return drawing
+
+
 def short(number):
     """Three decimals, with a true minus sign."""
     return f"{float(number):.3f}".replace("-", "\u2212")

@@ -8,24 +8,23 @@ KINDS = ("a", "plain")  # of the first and the second row of a matrix
 @picture
 def devices():
     text = expected("list_devices")
-    rows, columns, size = find(r"batch is Tensor\[(\d+), (\d+)\].*= (\d+) B", text)
-    drawing = Drawing(300, "Two devices, two memories", "A tensor is in the memory of one device, and an operation's tensors must be on the same one.")
+    rows, columns = find(r"batch is Tensor\[(\d+), (\d+)\]", text)
+    used = find(r"after making batch +cpu:0: +(\d+ B) +cpu:1: +(\d+ B)", text)
+    drawing = Drawing(310, "Two devices, two memories", "A tensor is in the memory of one device, and gets to another one only if you copy it.")
     for device in range(2):
-        drawing.device(30 + device * 400, 36, 240, 208, f"cpu:{device}", device)
-    drawing.grid(58, 66, int(rows), int(columns), "a", 14, 3)
-    drawing.text(144, 102, f"batch [{rows}, {columns}]", 13, "start", weight="600")
-    drawing.text(144, 120, f"{size} B", 12, "start", "faint")
-    drawing.grid(470, 66, int(rows), int(columns), "a", 14, 3)
-    drawing.text(556, 102, "a copy", 13, "start", weight="600")
-    drawing.text(556, 120, f"{size} B", 12, "start", "faint")
-    drawing.arrow((278, 104), (422, 104))
-    drawing.text(350, 94, "batch.to(cpu:1)", 12)
-    drawing.box(64, 190, 60, 32, "here", "a", 13)
-    drawing.box(576, 190, 60, 32, "there", "a", 13)
-    drawing.box(300, 188, 100, 36, "add", "plain", 14)
-    drawing.arrow((130, 206), (292, 206))
-    drawing.arrow((570, 206), (408, 206))
-    drawing.cross(350, 242)
+        drawing.device(30 + device * 400, 36, 240, 220, f"cpu:{device}", device)
+        drawing.text(150 + device * 400, 70, f"in use: {used[device]}", 14, weight="600")
+    drawing.grid(58, 88, int(rows), int(columns), "a", 14, 3)
+    drawing.text(144, 136, f"batch [{rows}, {columns}]", 13, "start")
+    drawing.box(458, 88, 70, 90, "a copy", "ghost", 12)
+    drawing.arrow((278, 132), (422, 132), kind="slow")
+    drawing.text(350, 122, "batch.to(cpu:1)", 12)
+    drawing.box(60, 206, 60, 32, "here", "a", 13)
+    drawing.box(580, 206, 60, 32, "there", "a", 13)
+    drawing.box(300, 204, 100, 36, "add", "plain", 14)
+    drawing.arrow((126, 222), (292, 222))
+    drawing.arrow((574, 222), (408, 222))
+    drawing.cross(350, 258)
     return drawing
 
 
@@ -67,7 +66,8 @@ def gemm():
     memory = find(r"memory ([\d ]+), row-major", text)[0].split()
     table = [row.split() for row in rows]
     columns = list(map(list, zip(*table)))
-    drawing = Drawing(302, "Row-major and column-major", "The same bytes, read by columns, are the transpose: cuBLAS needs no copy.")
+    drawing = Drawing(440, "Row-major and column-major",
+                      "Read by columns, the same bytes are the transpose: the factors change places, nothing is copied.")
     for number, value in enumerate(memory):
         drawing.box(212 + number * 46, 36, 46, 34, value, KINDS[number // len(table[0])], 15, corner=0)
     drawing.text(200, 58, "memory", 13, "end", weight="600")
@@ -77,4 +77,18 @@ def gemm():
     drawing.text(180, 228, f"row-major [{len(table)}, {len(table[0])}]", 13, weight="600")
     drawing.cells(476, 130, columns, lambda _, column: KINDS[column], 44, 34, 15)
     drawing.text(520, 252, f"column-major [{len(columns)}, {len(columns[0])}]", 13, weight="600")
+    m, n, inner = (int(size) for size in find(r"gemm\(T, N, m=(\d+), n=(\d+), k=(\d+)", text))
+    product(drawing, 70, (("x", "a", n, inner), ("Wᵀ", "p", inner, m), ("y", "a", n, m)))
+    product(drawing, 378, (("W", "p", m, inner), ("xᵀ", "a", inner, n), ("yᵀ", "a", m, n)))
     return drawing
+
+
+def product(drawing, x, matrices, unit=14):
+    """A matrix product: (name, kind, rows, columns) of both factors and of the result."""
+    for number, (name, kind, rows, columns) in enumerate(matrices):
+        drawing.grid(x, 336 - rows * unit / 2, rows, columns, kind, unit, unit)
+        drawing.text(x + columns * unit / 2, 336 + rows * unit / 2 + 16, f"{name} [{rows}, {columns}]", 12)
+        x += columns * unit
+        if number < 2:
+            drawing.text(x + 14, 341, "·="[number], 18)
+        x += 28

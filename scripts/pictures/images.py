@@ -116,25 +116,32 @@ def mark_mean(drawing, x, y, mean):
 
 @picture
 def running_statistics():
-    mean = float(find(r"^one device .*mean +([\d.]+)", expected("share_statistics"))[0])
-    drawing = Drawing(330, "Running statistics", "Training uses each batch's own mean; evaluation the running mean, which follows it slowly.",
-                      f"The running mean starts at 0 and goes a tenth of the way to the batch's mean, {mean}, in every step.")
-    left, bottom, stride, scale = 80, 236, 26, 150 / (mean * 1.1)
-    drawing.line(left, bottom, left + 420, bottom, "go")
-    drawing.line(left, 50, left, bottom, "go")
-    drawing.text(left + 210, 272, "training step", 12)
-    running = 0.0
+    text = expected("share_statistics")
+    means = [float(mean) for mean in find_all(r"^device [01] .*mean +([\d.]+) ", text)[:2]]
+    drawing = Drawing(330, "Running statistics on two ranks",
+                      "Each rank's running mean follows its own rows, and evaluation uses it: the ranks' answers differ.",
+                      f"Running means start at 0 and go a tenth of the way to the batch's mean in every step; rank 0's batches have the "
+                      f"mean {means[0]:g}, rank 1's {means[1]:g}.")
+    left, bottom, stride, scale = 60, 240, 28, 160 / max(means)
+    drawing.line(left, bottom, left + 460, bottom, "go")
+    drawing.line(left, 56, left, bottom, "go")
+    drawing.text(left + 230, 272, "training step", 12)
+    running = [0.0, 0.0]
     for step in range(16):
-        x = left + 10 + step * stride
-        drawing.parts.append(f'<circle cx="{x}" cy="{bottom - mean * scale:.1f}" r="4" class="a"/>')
-        if step:
-            running = (1 - MOMENTUM) * running + MOMENTUM * mean
-        drawing.box(x - 8, bottom - running * scale, 16, running * scale, "", "p", corner=1)
+        x = left + 12 + step * stride
+        for rank, mean in enumerate(means):
+            if step:
+                running[rank] = (1 - MOMENTUM) * running[rank] + MOMENTUM * mean
+                height = running[rank] * scale
+                drawing.box(x - 10 + rank * 11, bottom - height, 9, height, "", f"r{rank}", corner=1)
         if step % 5 == 0:
             drawing.text(x, bottom + 16, step, 11)
-    drawing.text(left - 8, bottom - mean * scale + 4, f"{mean:g}", 12, "end")
+    for rank, mean in enumerate(means):
+        y = bottom - mean * scale
+        drawing.line(left, y, left + 460, y, "slow")
+        drawing.text(left - 8, y + 4, f"{mean:g}", 12, "end")
+        drawing.chip(538, y - 20, f"rank {rank}", rank)
+        drawing.text(538, y + 16, "its batches' mean", 12, "start")
     drawing.text(left - 8, bottom + 4, "0", 12, "end")
-    drawing.box(530, 64, 146, 56, "training:\nthe batch's mean", "a", 13)
-    drawing.box(530, 150, 146, 56, "evaluation:\nthe running mean", "p", 13)
-    drawing.text(350, 40, f"running = 0.9 · running + {MOMENTUM:g} · batch's mean", 13)
+    drawing.text(left + 230, 38, f"running = {1 - MOMENTUM:g} · running + {MOMENTUM:g} · batch's mean", 13)
     return drawing

@@ -96,7 +96,7 @@ def steps(text):
 def column_row():
     drawing = Drawing(372, "Tensor parallelism: a column cut, then a row cut",
                       "Column, then row: two matrices need one all-reduce forward, and one backward.",
-                      "Each of two ranks multiplies X by its columns of W1, applies GELU, multiplies by its rows of W2 and has a partial "
+                      "Each of two ranks multiplies X by its columns of W1, applies ReLU, multiplies by its rows of W2 and has a partial "
                       "sum of Y; an all-reduce adds them. Backward, the partial gradients of X are all-reduced.")
     for rank in range(2):
         y = 36 + rank * 152
@@ -105,7 +105,7 @@ def column_row():
         drawing.text(183, y + 60, "·", 22)
         matrix(drawing, 194, y + 22, "W1", rank, columns=True)
         drawing.arrow((264, y + 54), (284, y + 54))
-        drawing.box(290, y + 40, 54, 28, "GELU", "plain", 13)
+        drawing.box(290, y + 40, 54, 28, "ReLU", "plain", 13)
         drawing.arrow((350, y + 54), (370, y + 54))
         drawing.box(376, y + 22, 30, 64, f"H{rank}", "a", 13)
         drawing.text(417, y + 60, "·", 22)
