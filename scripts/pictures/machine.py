@@ -159,3 +159,47 @@ def weak_strong():
             drawing.text(x0 + 206, y + 38, f"{devices} GPU" + ("s" if devices != "1" else ""), 12, "start", "faint")
     drawing.text(350, 318, "filled: a device's rows; × : speed-up over one GPU", 12, kind="faint")
     return drawing
+
+
+@picture
+def twice_batch():
+    rows = find_all(r"^(\S.*?)  +(\d) +(\d+) +([\d.]+) +(\d+) +([\d.]+) +([\d.]+)$", expected("double_batch"))
+    drawing = Drawing(94 + 40 * len(rows), "Twice the batch, one change at a time",
+                      "More devices change nothing; half as many steps cost the most accuracy.",
+                      "Test accuracy of runs that differ in one thing: " + "; ".join(f"{row[0]} {row[5]}" for row in rows))
+    left, width = 236, 380
+    for number, (name, devices, batch, rate, steps, accuracy, spread) in enumerate(rows):
+        y, end, error = 50 + number * 40, float(accuracy) * width, float(spread) * width
+        drawing.text(left - 84, y + 17, name.split(" (")[0].split(",")[0], 13, "end", weight="600")
+        drawing.text(left - 12, y + 17, f"{steps} steps", 12, "end", "faint")
+        drawing.box(left, y, end, 24, "", "r1" if devices == "2" else "r0", corner=1)
+        drawing.line(left + end - error, y + 12, left + end + error, y + 12, "go")
+        for side in (-1, 1):
+            drawing.line(left + end + side * error, y + 6, left + end + side * error, y + 18, "go")
+        drawing.text(left + end + error + 8, y + 17, f"{float(accuracy):.2f}", 13, "start")
+    drawing.text(left - 84, 34, "changed", 12, "end", "faint")
+    drawing.text(left, 34, "test accuracy, and its spread over ten runs", 12, "start", "faint")
+    return drawing
+
+
+@picture
+def slow_motion():
+    factor = find_all(r"^during backward .* 1 : (\d+)$", expected("watch_step"))[0]
+    drawing = Drawing(290, "Slow motion", "A CPU device really computes, then waits until the GPU would be done, times a factor.")
+    left, parts = 150, ((70, 190), (40, 110), (90, 190))  # what a CPU computes, and what the GPU takes, times the factor
+    drawing.text(left - 16, 72, "a CPU device", 13, "end", weight="600")
+    drawing.text(left - 16, 184, "a GPU", 13, "end", weight="600")
+    x = left
+    for compute, whole in parts:
+        drawing.box(x, 52, compute, 34, "computes" if compute > 60 else "", "a", 11)
+        drawing.box(x + compute, 52, whole - compute, 34, "waits", "ghost", 12)
+        x += whole
+    x = left
+    for _, whole in parts:
+        drawing.box(x, 164, whole / 10, 34, "", "a", corner=1)
+        drawing.arrow((left + (x - left) * 10 + whole / 2, 92), (x + whole / 20, 158), kind="slow")
+        x += whole / 10
+    drawing.text(left + 260, 150, f"÷ {factor}", 16, weight="600")
+    drawing.text(left + 70, 186, "all times are divided by the factor", 12, "start")
+    drawing.text(left, 236, "the weights are those of a normal run, to the bit", 12, "start", "faint")
+    return drawing

@@ -125,3 +125,38 @@ def checkpoint():
     drawing.text(212, 40, "the file", 13, weight="600")
     drawing.text(540, 40, "after resuming", 13, weight="600")
     return drawing
+
+
+@picture
+def launcher():
+    text = expected("launch_ranks")
+    failed, code, words = find(r"\[run\] rank (\d+) failed first: exit code (\d+); its last error line: (.*)$", text)
+    drawing = Drawing(300, "The launcher names the first failure",
+                      "Three ranks only waited for the one that failed: the launcher names that one, and ends all.")
+    drawing.box(200, 24, 300, 40, "lockstep run", "plain", 14, "600")
+    for rank in range(4):
+        x, first = 24 + rank * 168, rank == int(failed)
+        drawing.arrow((350 + (rank - 1.5) * 60, 68), (x + 74, 96), head=False, kind="back" if first else "slow")
+        drawing.device(x, 112, 148, 82, f"rank {rank}", rank)
+        drawing.text(x + 74, 150, "fails" if first else "waits in a barrier", 12, kind="no" if first else "")
+        drawing.text(x + 74, 172, f"exit code {code}" if first else "and is told", 12, kind="no" if first else "faint")
+        if first:
+            drawing.cross(x + 126, 146)
+    drawing.text(350, 232, f"rank {failed} failed first: exit code {code}; its last error line: {words}", 13, weight="600")
+    return drawing
+
+
+@picture
+def own_rows():
+    rows = find_all(r"^\[0\] +(\d) +(\d+) \.\.\. (\d+) +(\d+) \.\.\. (\d+)$", expected("train_processes"))
+    drawing = Drawing(200, "The rows of each rank", "Every rank finds its rows by its number alone: nobody hands them out.")
+    for batch in range(2):
+        x = 30 + batch * 328
+        drawing.text(x + 156, 36, f"batch {batch}", 14, weight="600")
+        for rank, *bounds in rows:
+            begin, end = bounds[2 * batch:2 * batch + 2]
+            drawing.box(x + int(rank) * 78, 50, 76, 40, f"{begin} … {end}", f"r{rank}", 12)
+            drawing.text(x + int(rank) * 78 + 38, 112, f"rank {rank}", 12)
+    drawing.arrow((30, 136), (664, 136))
+    drawing.text(350, 154, "rows of the data", 12, kind="faint")
+    return drawing
