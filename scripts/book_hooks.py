@@ -83,7 +83,7 @@ def path_of(src_uri):
 def page_of(path):
     """The page of the book, as MkDocs names it, that shows a file or folder of the project."""
     if path in ("README.md", "README.zh.md"):
-        return ZH + "index.md" if "zh" in path else "book/index.md"
+        return ZH + "introduction.md" if "zh" in path else "book/introduction.md"
     if (ROOT / path / "README.md").is_file():
         path += "/README.md"
     if path.startswith("docs/"):
@@ -100,7 +100,7 @@ def page_behind(src_uri, link):
 def address_of(src_uri):
     """Where a page lies below build/book."""
     folder, name = ("zh/", src_uri.removeprefix(ZH)) if src_uri.startswith(ZH) else ("", src_uri.removeprefix("book/"))
-    name = re.sub(r"README\.md$", "index.md", name)
+    name = re.sub(r"(README|^introduction)\.md$", "index.md", name)
     return folder + re.sub(r"\.md$", ".html", name)
 
 
@@ -257,8 +257,8 @@ def on_page_context(context, page, config, nav):
     src_uri = page.file.src_uri
     twin = re.sub("^book/", ZH, src_uri) if not src_uri.startswith(ZH) else src_uri.replace(ZH, "book/", 1)
     english, chinese = (twin, src_uri) if is_chinese(config) else (src_uri, twin)
-    english = english if (DOCS / english).is_file() or not is_chinese(config) else "book/index.md"
-    chinese = chinese if chinese.startswith(ZH) and (DOCS / chinese).is_file() else ZH + "index.md"
+    english = english if (DOCS / english).is_file() or not is_chinese(config) else "book/introduction.md"
+    chinese = chinese if chinese.startswith(ZH) and (DOCS / chinese).is_file() else ZH + "introduction.md"
     up = "../" if is_chinese(config) else ""
     config.extra["alternate"] = [{"name": "English", "link": up + address_of(english), "lang": "en"},
                                  {"name": "中文", "link": up + address_of(chinese), "lang": "zh"}]  # fmt: skip

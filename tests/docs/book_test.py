@@ -1,4 +1,4 @@
-"""scripts/check_book.py finds what a reader without a network would miss, and mkdocs.yml has the course in its order."""
+"""scripts/check_book.py finds what a reader without a network would miss, and the book has the course in its order."""
 
 import re
 import subprocess
@@ -38,6 +38,23 @@ class CheckBook(unittest.TestCase):
 
     def test_a_book_that_is_not_built_is_skipped(self):
         self.assertEqual(subprocess.run([ROOT / "scripts" / "check_book.py", "/nowhere"], stdout=subprocess.DEVNULL).returncode, 77)
+
+
+class Order(unittest.TestCase):
+    """The navigation in mkdocs.yml is the order of the course."""
+
+    def setUp(self):
+        course = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1].split("- Questions:")[0]
+        self.chapters = [name for name in re.findall(r"book/(\w+)\.md", course) if name != "introduction"]
+
+    def test_a_program_has_its_number(self):
+        for program in ROOT.glob("tutorials/[0-9][0-9]_*.cpp"):
+            number, name = int(program.stem[:2]), program.stem[3:]
+            self.assertEqual(self.chapters[number:number + 1], [name], f"mkdocs.yml has chapter {number} otherwise")
+
+    def test_the_introduction_lists_the_chapters(self):
+        rows = re.findall(r"^\|[^|]*\| (\d\d) \[.*\]\((\w+)\.md\)", (ROOT / "docs" / "book" / "introduction.md").read_text(), re.M)
+        self.assertEqual(rows, [(f"{number:02}", name) for number, name in enumerate(self.chapters)])
 
 
 if __name__ == "__main__":

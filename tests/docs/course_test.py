@@ -6,6 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "teaching.md").read_text()
+FIRST_CLASS = (ROOT / "docs" / "book" / "first_class.md").read_text()
 
 
 def minutes_of_programs():
@@ -26,9 +27,9 @@ def numbers_in(cell):
     return numbers
 
 
-def rows_after(words):
+def rows_after(words, page=PAGE):
     """The cells of the first table after these words, without its head."""
-    table = re.search(re.escape(words) + r".*?\n\n?(\|.*?)\n\n", PAGE, re.DOTALL).group(1)
+    table = re.search(re.escape(words) + r".*?\n\n?(\|.*?)\n\n", page, re.DOTALL).group(1)
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
@@ -48,14 +49,17 @@ class Course(unittest.TestCase):
         self.assertIn("%.1f hours of programs and %.1f of labs" % tuple(hours), " ".join(PAGE.split()))
 
     def test_classes_are_as_long_as_their_headings_say(self):
-        for words, minutes in (("**A first class of 90 minutes**", 90), ("**A lab day of three hours**", 180)):
-            self.assertEqual(sum(int(row[0]) for row in rows_after(words)), minutes, words)
+        for words, page, minutes in (("# A first class of 90 minutes", FIRST_CLASS, 90), ("**A lab day of three hours**", PAGE, 180)):
+            self.assertEqual(sum(int(row[0]) for row in rows_after(words, page)), minutes, words)
 
-    def test_the_first_class_shows_the_commands_of_its_table(self):
-        rows = rows_after("**A first class of 90 minutes**")
+    def test_the_first_class_shows_the_commands_of_its_table_and_tells_of_all_its_minutes(self):
+        rows = rows_after("# A first class", FIRST_CLASS)
         named = [command for row in rows for command in re.findall(r"`(\d\d_[^`]+)`", row[1])]
-        block = re.search(r"\*\*A first class.*?\n```\n(.*?)```", PAGE, re.DOTALL).group(1)
+        block = re.search(r"```\n(.*?)```", FIRST_CLASS, re.DOTALL).group(1)
         self.assertEqual(block.splitlines(), named)
+        ends = [sum(int(row[0]) for row in rows[:number + 1]) for number in range(len(rows))]
+        parts = re.findall(r"^## (\d+) to (\d+):", FIRST_CLASS, re.M)
+        self.assertEqual([(int(begin), int(end)) for begin, end in parts], list(zip([0, *ends], ends)))
 
 
 if __name__ == "__main__":
