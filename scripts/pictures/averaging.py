@@ -6,10 +6,10 @@ from .sources import all_reduce_steps, expected, find
 @picture
 def mean_of_means():
     text = expected("fill_buckets", "overlap_gradients")
-    one, two, wrong, whole = find(r"rank 0 (\S+)   rank 1 (\S+)   average (\S+)   one device (\S+)$", text)
+    one, two, wrong, whole = find(r"rank 0 (\S+)   rank 1 (\S+)   average (\S+)\s+one device (\S+)$", text)
     text = text[text.index("weigh each rank's loss"):]
     heavy, light = find(r"so by (\d+/\d+) and (\d+/\d+)", text)
-    first, second, right, _ = find(r"rank 0 (\S+)   rank 1 (\S+)   average (\S+)   one device (\S+)$", text)
+    first, second, right, _ = find(r"rank 0 (\S+)   rank 1 (\S+)   average (\S+)\s+one device (\S+)$", text)
     drawing = Drawing(330, "The mean of means is not the mean",
                       "Ranks with unequal rows: weigh each rank's gradient by its rows before averaging.")
     drawing.text(120, 34, "rows", 12, kind="faint")

@@ -112,7 +112,7 @@ def break_even():
     drawing.text(left - 18, bottom + 16, "GPUs", 11, "end", "faint")
     drawing.legend(left, 32, [("a", "kernels"), ("g", "exposed all-reduce"), ("soft", "other")])
     batches = list(alone)
-    after = next(i for i, batch in enumerate(batches) if batch > even)
+    after = next((i for i, batch in enumerate(batches) if batch > even), len(batches))
     x = left + after * 154 - 26
     drawing.line(x, 56, x, bottom + 40, "good")
     drawing.text(x, 52, f"break-even: {even} rows", 12, kind="yes", weight="600")
