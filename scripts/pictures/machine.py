@@ -168,11 +168,11 @@ def twice_batch():
                       "More devices change nothing; half as many steps cost the most accuracy.",
                       "Test accuracy of runs that differ in one thing: " + "; ".join(f"{row[0]} {row[5]}" for row in rows))
     left, width = 236, 380
-    for number, (name, devices, batch, rate, steps, accuracy, spread) in enumerate(rows):
+    for number, (name, _, _, _, steps, accuracy, spread) in enumerate(rows):
         y, end, error = 50 + number * 40, float(accuracy) * width, float(spread) * width
         drawing.text(left - 84, y + 17, name.split(" (")[0].split(",")[0], 13, "end", weight="600")
         drawing.text(left - 12, y + 17, f"{steps} steps", 12, "end", "faint")
-        drawing.box(left, y, end, 24, "", "r1" if devices == "2" else "r0", corner=1)
+        drawing.box(left, y, end, 24, "", "soft", corner=1)
         drawing.line(left + end - error, y + 12, left + end + error, y + 12, "go")
         for side in (-1, 1):
             drawing.line(left + end + side * error, y + 6, left + end + side * error, y + 18, "go")

@@ -3,7 +3,8 @@ from .kit import Drawing, picture
 from .sources import expected, find
 
 RANKS = 4
-THINGS = (("p", "parameters"), ("g", "gradients"), ("o", "optimizer"))
+THINGS = (("p", "parameters"), ("g", "gradients"), ("o", "optimizer: twice as much"))
+ROWS = ((0, 13), (15, 13), (30, 26))  # top and height of each thing: AdamW keeps two numbers for each parameter
 
 
 @picture
@@ -27,7 +28,7 @@ def zero_depths():
                 cut = row >= len(THINGS) - depth
                 for quarter in range(RANKS):
                     mine = not cut or quarter == rank
-                    drawing.box(x + quarter * 25, y + row * 20, 23, 17, "", kind if mine else "ghost", corner=2)
+                    drawing.box(x + quarter * 25, y + ROWS[row][0], 23, ROWS[row][1], "", kind if mine else "ghost", corner=2)
         drawing.text(612, y + 28, kept, 15, weight="600")
         drawing.text(612, y + 46, f"{float(sent):g} × DDP's", 12, kind="faint")
     drawing.legend(left, 366, list(THINGS))
@@ -56,8 +57,8 @@ def zero_order():
                     if stage == 1 and mine:
                         drawing.text(left + 13, y + 28, "Σ", 14, kind="k", weight="700")
                 elif stage == 2 and mine:
-                    for row, kind in enumerate("pgo"):
-                        drawing.box(left, y + row * 16, 26, 15, "", kind)
+                    for (kind, _), (top, height) in zip(THINGS, ROWS):
+                        drawing.box(left, y - 4 + top, 26, height, "", kind)
                 elif stage == 2:
                     drawing.box(left, y + 10, 26, 26, "", "ghost")
                 else:

@@ -25,7 +25,7 @@ def batch():
     top, height = 54, 6
     drawing.text(150, 36, f"batch [{rows}, {columns}]", 13, weight="600")
     drawing.grid(110, top, rows, columns, "plain", 16, height)
-    drawing.bars([(110, top + 7 * height, columns * 16, height)], "r1")
+    drawing.bars([(110, top + 7 * height, columns * 16, height)], "r0")
     drawing.text(76, top + 7, "0", 11, "end", "faint")
     drawing.text(76, top + 7 * height + 7, "sample 7", 12, "end")
     drawing.text(76, top + rows * height, rows - 1, 11, "end", "faint")
@@ -35,7 +35,7 @@ def batch():
     drawing.text(246, top + 76, "forward", 12)
     drawing.text(526, 36, f"output [{rows}, {outputs}]", 13, weight="600")
     drawing.grid(510, top, rows, outputs, "a", 16, height)
-    drawing.bars([(510, top + 7 * height, outputs * 16, height)], "r1")
+    drawing.bars([(510, top + 7 * height, outputs * 16, height)], "r0")
     drawing.arrow((550, top + 85), (600, top + 85))
     drawing.box(608, top + 68, 60, 34, "loss", "plain", 13)
     return drawing
