@@ -76,6 +76,7 @@ def overlap():
         for letter, begin, stop in pieces(communication):
             drawing.box(left + begin * width, y + 36, (stop - begin) * width, 30, letter, "g", 12)
         drawing.line(left + end * width, y - 4, left + end * width, y + 74, "slow")
-    drawing.text(left, 284, "0 … 4: buckets of gradients", 12, "start", "faint")
+    last = max(letter for letter in both[0][2] if letter.isdigit())
+    drawing.text(left, 284, f"0 … {last}: buckets of gradients", 12, "start", "faint")
     drawing.legend(left + 200, 284, [("p", "update")])
     return drawing

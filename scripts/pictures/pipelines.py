@@ -73,7 +73,7 @@ def placed_parts():
     drawing.text(238, 46, "h", 13)
     drawing.text(238, 98, "∂h", 13, kind="no")
     left, width = 92, 590
-    for number, (words, three) in enumerate(zip(("whole batch", "4 micro-batches"), drawings)):
+    for number, (words, three) in enumerate(zip(("whole batch", find(r"three parts, (\d+ micro-batches)", text)[0]), drawings)):
         top = 140 + number * 126
         end = max(stop for _, compute, _ in three for _, _, stop in pieces(compute))
         drawing.text(left, top - 8, f"{words}: {steps(text)[number]} µs", 13, "start", weight="600")
