@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/trace/observer.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -107,10 +109,27 @@ void ThreadRank::run_schedule(const plan::RankSchedule& schedule, TensorView buf
                               const Reduction& reduction) {
   mine().buffer.store(static_cast<std::byte*>(buffer.data), std::memory_order_relaxed);
   meet();
-  for (const plan::RankSchedule::Step& step : schedule.steps) {
-    begin_step(step);
-    run_step(step, buffer, reduction);
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
+    begin_step(schedule.steps[i]);
+    run_step(schedule.steps[i], buffer, reduction);
+    tell_arrivals(i, schedule.steps[i], buffer);
     meet();
+  }
+}
+
+void ThreadRank::tell_arrivals(std::size_t number, const plan::RankSchedule::Step& step,
+                               TensorView buffer) const {
+  trace::Observer* const observer = trace::observer_of_arrivals();
+  if (observer == nullptr) return;
+  for (const plan::Receive& receive : step.receives) {
+    observer->arrived({.operation = name_of(call_.operation),
+                       .sequence = call_.sequence,
+                       .step = number,
+                       .to = rank(),
+                       .from = receive.from_ranks,
+                       .offset = receive.chunk.offset,
+                       .adds = receive.combine == plan::Combine::add,
+                       .values = buffer.part(receive.chunk.offset, receive.chunk.count)});
   }
 }
 

@@ -111,6 +111,9 @@ class ThreadRank : public Group {
   T take(int from, Queue<T> Channel::*queue);
   void run_step(const plan::RankSchedule::Step& step, TensorView buffer,
                 const Reduction& reduction);
+  // Tells an observer what the step brought.
+  void tell_arrivals(std::size_t number, const plan::RankSchedule::Step& step,
+                     TensorView buffer) const;
 
   std::shared_ptr<ThreadGroupState> state_;
   unsigned num_spins_;

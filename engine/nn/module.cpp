@@ -34,6 +34,16 @@ void notify_moved(trace::Observer& observer, const Module& module, Device device
   observer.fact("moved", {{"from", from}, {"to", lockstep::to_string(device)}, {"leaves", leaves}});
 }
 
+void notify_parameters(trace::Observer& observer, const Module& module) {
+  std::vector<std::string> names;
+  std::vector<const void*> leaves;
+  for (const auto& [name, parameter] : module.named_parameters()) {
+    names.push_back(name);
+    leaves.push_back(parameter.identity());
+  }
+  observer.parameters(names, leaves);
+}
+
 }  // namespace
 
 template <typename Self, typename Visit>
@@ -136,9 +146,10 @@ void Module::set_mode(Mode mode) {
 }
 
 // The input of the outermost module is the batch.
-void Module::notify_batch(const Variable& x) {
+void Module::notify_batch(const Variable& x) const {
   if (!ForwardScope::is_outermost() || !grad_enabled() || x.shape().num_dims() == 0) return;
   if (trace::Observer* observer = trace::observer()) {
+    if (observer->sees_arrivals()) notify_parameters(*observer, *this);
     observer->batch(trace::host_values(x.value()), x.shape()[0]);
   }
 }

@@ -158,7 +158,7 @@ class Module {
     std::ptrdiff_t offset = 0;  // bytes from this module
   };
 
-  static void notify_batch(const Variable& x);
+  void notify_batch(const Variable& x) const;
   std::shared_ptr<Module> member_at(std::ptrdiff_t offset);
   void set_mode(Mode mode);
   void require_free_name(const std::string& name) const;

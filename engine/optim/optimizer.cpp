@@ -18,7 +18,11 @@ void require_learning_rate(const char* name, double learning_rate) {
 }
 
 trace::OptimizerStep described(const Optimizer& optimizer) {
-  trace::OptimizerStep step{&optimizer, optimizer.learning_rate(), {}, {}};
+  trace::OptimizerStep step;
+  step.optimizer = &optimizer;
+  step.name = optimizer.name();
+  step.num_states = optimizer.num_states();
+  step.learning_rate = optimizer.learning_rate();
   for (const Variable& parameter : optimizer.parameters()) {
     step.parameters.push_back({parameter.identity(), to_string(parameter.shape()),
                                parameter.value().num_elements(), parameter.grad().defined(),

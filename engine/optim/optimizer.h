@@ -35,6 +35,8 @@ class Optimizer {
   // Forgets all gradients (PyTorch's set_to_none=True).
   void zero_grad();
 
+  const char* name() const { return name_; }
+  std::size_t num_states() const { return num_states_; }  // tensors kept for each parameter
   double learning_rate() const { return learning_rate_; }
   // Applies from the next step(). Throws Error{Usage} if negative or not a number.
   void set_learning_rate(double learning_rate);

@@ -58,6 +58,8 @@ struct OptimizerStep {
     ConstTensorView gradient;
   };
   const void* optimizer = nullptr;
+  std::string_view name;       // "SGD", ...
+  std::size_t num_states = 0;  // tensors that it keeps for each parameter, as large as that
   double learning_rate = 0;
   std::string device;  // the first parameter's
   std::vector<Parameter> parameters;
@@ -83,6 +85,20 @@ struct Call {
   DType dtype = DType::float32;
   ConstTensorView memory;
   bool is_async = false;  // true if it goes on after the call returns
+};
+
+// Data that reached a rank's memory, or a device of DataParallel's: what it received in one step of
+// a collective's plan, or a copy from another device.
+struct Arrival {
+  std::string_view operation;  // a collective's; else "scatter", "replicate", "gather" or
+                               // "reduce_gradients"
+  std::uint64_t sequence = 0;  // Call::sequence; 0: of a copy
+  std::size_t step = 0;        // of the plan, from 0
+  int to = 0;                  // a rank, or the index of a device
+  std::span<const int> from;
+  std::size_t offset = 0;  // of the chunk in its buffer, in elements
+  bool adds = false;       // to what lies there; else it takes its place
+  ConstTensorView values;  // the chunk as it is now
 };
 
 // A module of a replica of DataParallel: the bytes of its C++ object.
@@ -129,6 +145,15 @@ class Observer {
   // Told at begins and ends; and at waited, for Work::wait() of an asynchronous call, which only
   // knows the sequence number and where the memory begins.
   virtual void call(const Call&, Moment) {}
+  // True: collectives among threads run their plan step by step, also where a short cut gives the
+  // same bits, and the observer is told of what follows. It never changes.
+  virtual bool sees_arrivals() const { return false; }
+  virtual void arrived(const Arrival&) {}
+  // The parameters of the outermost module, before batch().
+  virtual void parameters(std::span<const std::string> /*names*/,
+                          std::span<const void* const> /*leaves*/) {}
+  // Sharded training gives back a unit's whole parameters, of which this rank keeps `shard`.
+  virtual void parameters_freed(ConstTensorView /*shard*/) {}
   // Told at begins and ends of a replica's forward pass, on its device.
   virtual void replica(Device, std::span<const ReplicaModule>, Moment) {}
 
@@ -158,6 +183,12 @@ inline Observer* observer() {
 // engine runs any more. Either all ranks of a job have an observer, or none has.
 inline void set_observer(Observer* observer) {
   detail::installed.store(observer, std::memory_order_relaxed);
+}
+
+// The observer, if it wants to be told of arrivals; else nullptr.
+inline Observer* observer_of_arrivals() {
+  Observer* const installed = observer();
+  return installed != nullptr && installed->sees_arrivals() ? installed : nullptr;
 }
 
 inline std::uint64_t address_of(const void* pointer) {

@@ -146,6 +146,8 @@ void stop() {
 Recording collect() {
   const std::shared_ptr<Session> session = current_session();
   Recording recording;
+  recording.began_ns = session->began_ns;
+  recording.times_slower = session->times_slower;
   {
     const std::lock_guard lock(session->mutex);
     for (ThreadLog& log : session->logs) {

@@ -36,6 +36,9 @@ struct Recording {
   std::vector<Span> spans;      // sorted by begin, longest first: parents come before children
   std::vector<Sample> memory;   // sorted by time: bytes in use on the rank's device
   std::size_t num_dropped = 0;  // spans and samples that did not fit
+  // A time t of the steady clock is shown as began_ns + (t - began_ns) / times_slower.
+  std::int64_t began_ns = 0;
+  double times_slower = 1;
 };
 
 // Begins a new recording and forgets the last one. A span that is open now belongs to neither.

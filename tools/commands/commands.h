@@ -19,6 +19,7 @@ void add_devices_command(CLI::App& program);
 void add_train_command(CLI::App& program, const CommandLine& command, int& exit_code);
 void add_sample_command(CLI::App& program);
 void add_compare_command(CLI::App& program, const CommandLine& command, int& exit_code);
+void add_watch_command(CLI::App& program);
 void add_plan_command(CLI::App& program);
 void add_predict_command(CLI::App& program, const CommandLine& command);
 void add_bench_command(CLI::App& program, const CommandLine& command, int& exit_code);

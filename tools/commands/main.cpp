@@ -88,6 +88,7 @@ int run(int argc, char** argv) {
   add_explain_command(program);
   add_doctor_command(program, command, exit_code);
   add_report_command(program);
+  add_watch_command(program);
   add_plan_command(program);
   add_predict_command(program, command);
   add_bench_command(program, command, exit_code);

@@ -374,7 +374,7 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
   observer.checks = Checks::on;
   Repeater repeater(flags.training, observer);
   Progress progress = make_progress(plan, flags.training);
-  if (!flags.training.watch) observer.on_step = progress.observer();  // else the lanes show it
+  if (!flags.training.live) observer.on_step = progress.observer();  // else the lanes show it
   fmt::print(out, "{}\n", table_header(width));
   std::fflush(out);
   for (const PlannedRow& planned : plan) {

@@ -180,7 +180,7 @@ int train_here(const TrainingFlags& flags, const CommandLine& command) {
   probe.sample();
   Progress progress({{"training", task.num_steps}});
   TrainingObserver observer = report_progress(flags, task, probe, progress);
-  if (flags.watch) observer.on_step = {};  // the lanes show it
+  if (flags.live) observer.on_step = {};  // the lanes show it
   const bool is_row = !flags.row_path.empty();
   if (is_row) take_checks(task, observer);
   const Interruption interruption(kEndingStep);

@@ -89,7 +89,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--slow-motion", &F::slow_motion,
          "with --act-as: how many times slower; auto is the least that the cores can keep up with",
          {.value = "auto|X", .needs = "--act-as"}),
-    flag("--watch", &F::watch, "with --act-as: show on the terminal what each device does",
+    flag("--live", &F::live, "with --act-as: show on the terminal what each device does",
          {.needs = "--act-as", .recorded_as = ""}),
     flag("--comm-timeout", &F::comm_timeout, "seconds to wait for other ranks",
          {.ranks = kEachItsOwn}),
@@ -174,6 +174,8 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.value = "FILE", .ranks = kEachItsOwn}),
     flag("--trace", &F::trace_path, "write a timeline here, for ui.perfetto.dev",
          {.value = "FILE", .ranks = kEachItsOwn}),
+    flag("--watch", &F::watch_path, "write a page here in which one step of the training plays",
+         {.value = "FILE", .commands = kTrain, .ranks = kEachItsOwn, .recorded_as = ""}),
 };
 
 }  // namespace
@@ -249,10 +251,11 @@ std::vector<FlagGroup> training_groups(std::vector<std::string> most_used) {
       {"How fast",
        {"--precision", "--graph", "--ranks", "--comm", "--nccl-share-gpu", "--plan", "--transport",
         "--bucket-mib", "--first-bucket-mib", "--comm-timeout"}},
-      {"As another machine would", {"--act-as", "--slow-motion", "--watch", "--link", "--predict"}},
+      {"As another machine would", {"--act-as", "--slow-motion", "--live", "--link", "--predict"}},
       {"What to write",
-       {"--save", "--log", "--json", "--trace", "--wide", "--explain-drift", "--checkpoint-dir",
-        "--checkpoint-every", "--keep", "--resume", "--resume-with-changes", "--interrupt"}},
+       {"--save", "--log", "--json", "--trace", "--watch", "--numbers", "--output", "--wide",
+        "--explain-drift", "--checkpoint-dir", "--checkpoint-every", "--keep", "--resume",
+        "--resume-with-changes", "--interrupt"}},
   };
 }
 

@@ -76,7 +76,8 @@ struct TrainingFlags : RankFlags {
   std::string trace_path;
   std::string act_as;  // a topology
   std::string slow_motion = "auto";
-  bool watch = false;
+  bool live = false;
+  std::string watch_path;
   std::string row_path;           // of a row of `compare` (record/row_file.h); empty elsewhere
   std::optional<int> end_after;   // of a row that is interrupted: the step
   std::vector<std::string> said;  // names of the flags that the user gave

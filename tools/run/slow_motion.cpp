@@ -173,7 +173,7 @@ std::shared_ptr<const SlowMotion> read_slow_motion(const TrainingFlags& flags) {
          "simulates the project's own collectives; leave out --comm");
   auto motion = std::make_shared<SlowMotion>();
   motion->topology = predict::find_topology(flags.act_as);
-  motion->is_watched = flags.watch;
+  motion->is_live = flags.live;
   if (flags.slow_motion != "auto") {
     const char* const end = flags.slow_motion.data() + flags.slow_motion.size();
     double factor = 0;
@@ -234,7 +234,7 @@ TrainingResult act_out(
   {
     const slow_motion::InstalledMachine installed(machine);
     std::optional<LaneWatch> watch;
-    if (task.slow_motion->is_watched) watch.emplace(machine);
+    if (task.slow_motion->is_live) watch.emplace(machine);
     if (is_recorded) trace::start({.times_slower = options.factor});
     result = train(task, at_full_speed);
   }

@@ -1,4 +1,4 @@
-// Acts a training out: --act-as TOPOLOGY, --slow-motion FACTOR and --watch.
+// Acts a training out: --act-as TOPOLOGY, --slow-motion FACTOR and --live.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace lockstep::tools {
 struct SlowMotion {
   predict::Topology topology;
   std::optional<double> factor;  // absent: the smallest that the cores here can follow
-  bool is_watched = false;
+  bool is_live = false;
 };
 
 // nullptr without --act-as. Throws Error{Usage} for flags that cannot be acted out, and as

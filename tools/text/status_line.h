@@ -1,5 +1,5 @@
 // Shows progress on a terminal while a command runs: one line at the bottom, rewritten in place, or
-// the lanes of --watch. If stderr is not a terminal, nothing is ever written. Any thread may call
+// the lanes of --live. If stderr is not a terminal, nothing is ever written. Any thread may call
 // these functions.
 #pragma once
 

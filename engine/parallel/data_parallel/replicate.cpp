@@ -7,12 +7,26 @@
 #include "engine/parallel/data_parallel/steps.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
+#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 #include "kernels/calls.h"
 
 namespace lockstep::parallel {
 
 namespace {
+
+// Tells an observer that a tensor of one or several devices has come to another one.
+void tell_arrival(std::string_view operation, std::vector<int> from, Device to,
+                  const Tensor& tensor) {
+  std::erase(from, to.index);
+  trace::Observer* const observer = trace::observer_of_arrivals();
+  if (observer == nullptr || from.empty()) return;
+  observer->arrived({.operation = operation,
+                     .to = to.index,
+                     .from = from,
+                     .adds = operation == "reduce_gradients",
+                     .values = trace::host_values(tensor)});
+}
 
 // Outputs are ordered by device, then by variable: output d * num_inputs() + i.
 Gradients sum_of_replicas(const Node& node, const Gradients& grad_outputs) {
@@ -33,11 +47,13 @@ Gradients sum_of_replicas(const Node& node, const Gradients& grad_outputs) {
   std::vector<Tensor> copies;
   for (std::size_t i = 0; i < sums.size(); ++i) {
     std::vector<ConstTensorView> views;
+    std::vector<int> from;
     for (std::size_t k = i; k < grad_outputs.size(); k += sums.size()) {
       const Tensor& grad = grad_outputs[k];
       if (!grad.defined()) continue;
       copies.push_back(is_readable(grad) ? grad : grad.to(node.device()));
       views.push_back(copies.back().view());
+      from.push_back(grad.device().index);
       if (k >= sums.size()) {
         trace::count_collective(grad.device().index, "reduce_gradients", grad.num_bytes());
       }
@@ -45,6 +61,7 @@ Gradients sum_of_replicas(const Node& node, const Gradients& grad_outputs) {
     if (views.empty()) continue;  // no replica used this parameter
     sums[i] = node.gradient_buffer(i);
     sums[i].backend().ordered_sum(sums[i].stream(), {views, 1.0, sums[i].view()});
+    tell_arrival("reduce_gradients", std::move(from), node.device(), sums[i]);
   }
   for (runtime::Stream* owner : owners) owner->wait(reader.record());
   return sums;
@@ -63,6 +80,7 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
   const auto copy_to = [&](std::size_t d) {
     for (const Variable& variable : variables) {
       tensors[d].push_back(variable.value().to(devices[d]));
+      tell_arrival("replicate", {devices[0].index}, devices[d], tensors[d].back());
     }
   };
   // On a GPU the copies take long, but not in the thread that launches them.

@@ -5,6 +5,7 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
+#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::parallel {
@@ -71,6 +72,9 @@ void Unit::gather() {
 
 void Unit::free_parameters() {
   if (!frees_parameters() || !is_whole_) return;
+  if (trace::Observer* observer = trace::observer_of_arrivals()) {
+    observer->parameters_freed(trace::host_values(shard_));
+  }
   whole_.storage()->free_memory();
   is_whole_ = false;
 }

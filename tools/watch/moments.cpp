@@ -1,0 +1,225 @@
+#include "tools/watch/moments.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "tools/watch/story_parts.h"
+
+namespace lockstep::watch {
+namespace {
+
+using Kind = Event::Kind;
+
+bool any_event(const StepRecording& recording, const auto& is_meant) {
+  return std::ranges::any_of(recording.ranks, [&](const auto& entry) {
+    return std::ranges::any_of(entry.second.events, is_meant);
+  });
+}
+
+// A number for each kind of event within its rank that is the same on all ranks which do the same.
+class Places {
+ public:
+  Places(const StepRecording& recording, Style style) : recording_(recording), style_(style) {}
+
+  // What the event shares with those of other ranks; events with one key are one moment.
+  std::string key(const Event& event) {
+    const auto count = [&](const std::string& what) {
+      return fmt::format("{} {}", what, counts_[{event.rank, what}]++);
+    };
+    switch (event.kind) {
+      case Kind::rows:
+        return count("rows");
+      case Kind::forward:
+      case Kind::backward:
+        return style_ == Style::pipeline ? pass_key(event)
+                                         : fmt::format("{} {}", name(event), event.number);
+      case Kind::gradient:
+        return style_ == Style::pipeline ? pass_key(event)
+                                         : count(fmt::format("gradient {}", place_of(event)));
+      case Kind::arrival:
+        if (is_copy(event)) return std::string(event.name);
+        return fmt::format("arrive {} {}", event.number, event.step);
+      case Kind::call:
+        if (event.peer >= 0) return message_key(event);
+        return fmt::format("call {}", event.number);
+      case Kind::done:
+        return fmt::format("done {}", event.number);
+      case Kind::freed:
+        return count("freed");
+      case Kind::update:
+        return "update";
+    }
+    return {};
+  }
+
+  static bool is_copy(const Event& event) {
+    return event.name == "scatter" || event.name == "replicate" || event.name == "gather" ||
+           event.name == "reduce_gradients";
+  }
+
+ private:
+  static const char* name(const Event& event) {
+    return event.kind == Kind::forward ? "forward" : "backward";
+  }
+
+  // A stage's pass over a micro-batch, which has all of its layers.
+  std::string pass_key(const Event& event) {
+    const char* pass = event.kind == Kind::forward ? "forward" : "backward";
+    return fmt::format("{} {} of {}", pass, event.first_row, event.rank);
+  }
+
+  std::size_t place_of(const Event& event) const {
+    const auto& parameters = recording_.ranks.at(event.rank).parameters;
+    return static_cast<std::size_t>(std::ranges::find(parameters, event.leaf, &Parameter::leaf) -
+                                    parameters.begin());
+  }
+
+  // The n-th message from one rank to another is the n-th that arrives there.
+  std::string message_key(const Event& event) {
+    const bool is_send = event.name == "send";
+    const int from = is_send ? event.rank : event.peer;
+    const int to = is_send ? event.peer : event.rank;
+    const std::string what = fmt::format("message {} to {}", from, to);
+    return fmt::format("{} {}", what, counts_[{event.rank, event.name + what}]++);
+  }
+
+  const StepRecording& recording_;
+  Style style_;
+  std::map<std::pair<int, std::string>, std::size_t> counts_;
+};
+
+std::string kind_of(const Event& event) {
+  switch (event.kind) {
+    case Kind::rows:
+      return "rows";
+    case Kind::forward:
+      return event.name.find("Loss") != std::string::npos || event.name.starts_with("CrossEntropy")
+                 ? "loss"
+                 : "forward";
+    case Kind::backward:
+      return "backward";
+    case Kind::gradient:
+      return "gradient";
+    case Kind::arrival:
+      if (event.name == "reduce_gradients") return "reduce";
+      return Places::is_copy(event) ? event.name : "arrive";
+    case Kind::call:
+      return event.peer >= 0 ? "message" : "call";
+    case Kind::done:
+      return "done";
+    case Kind::freed:
+      return "freed";
+    case Kind::update:
+      return "update";
+  }
+  return {};
+}
+
+// The data, forward, backward and update phases of a step follow each other; communication belongs
+// to the phase in which it happens.
+void number_phases(std::vector<Moment>& moments) {
+  std::size_t phase = 0;
+  for (Moment& moment : moments) {
+    const std::string& kind = moment.kind;
+    if (kind == "forward" || kind == "loss") phase = std::max<std::size_t>(phase, 1);
+    if (kind == "backward" || kind == "gradient") phase = std::max<std::size_t>(phase, 2);
+    if (kind == "update") phase = 3;
+    if (kind == "end") phase = 4;
+    moment.phase = phase;
+  }
+}
+
+void take_times(Moment& moment, std::int64_t begin_ns) {
+  // A message is there when it arrives.
+  const bool is_message = moment.kind == "message";
+  double sum = 0;
+  std::int64_t first = moment.events[0]->ns;
+  std::int64_t last = first;
+  for (const Event* event : moment.events) {
+    sum += 1e-3 * static_cast<double>(event->ns - begin_ns);
+    first = std::min(first, event->ns);
+    last = std::max(last, event->ns);
+  }
+  moment.begin_us = 1e-3 * static_cast<double>(first - begin_ns);
+  moment.end_us = 1e-3 * static_cast<double>(last - begin_ns);
+  moment.us = is_message ? moment.end_us : sum / static_cast<double>(moment.events.size());
+}
+
+std::vector<Moment> moments_of(const StepRecording& recording, Style style) {
+  Places places(recording, style);
+  std::map<std::string, Moment> by_key;
+  for (const auto& [rank, record] : recording.ranks) {
+    for (const Event& event : record.events) {
+      if (event.name == "barrier") continue;
+      Moment& moment = by_key[places.key(event)];
+      if (moment.kind.empty()) moment.kind = kind_of(event);
+      moment.events.push_back(&event);
+    }
+  }
+  std::vector<Moment> moments;
+  for (auto& [key, moment] : by_key) {
+    take_times(moment, recording.begin_ns());
+    moments.push_back(std::move(moment));
+  }
+  // What ranks do alike, each does in the same order, so the means are in that order too.
+  std::ranges::stable_sort(moments, {}, &Moment::us);
+  return moments;
+}
+
+}  // namespace
+
+Style style_of(const StepRecording& recording) {
+  const auto has = [&](Kind kind, std::string_view name) {
+    return any_event(recording,
+                     [&](const Event& event) { return event.kind == kind && event.name == name; });
+  };
+  if (has(Kind::arrival, "replicate")) return Style::data_parallel;
+  if (recording.ranks.size() == 1) return Style::single;
+  if (has(Kind::call, "send")) return Style::pipeline;
+  if (has(Kind::call, "reduce_scatter")) return Style::sharded;
+  std::size_t num_of_gradients = 0;
+  std::size_t num_others = 0;
+  for (const Collective& collective : collectives_of(recording)) {
+    const bool is_other =
+        collective.of == Collective::Of::other && collective.operation == "all_reduce";
+    num_of_gradients += collective.of == Collective::Of::gradients;
+    num_others += is_other;
+  }
+  return num_others > num_of_gradients ? Style::tensor : Style::ddp;
+}
+
+std::string_view noun_of(Style style) {
+  if (style == Style::data_parallel || style == Style::single) return "device";
+  return style == Style::pipeline ? "stage" : "rank";
+}
+
+Story tell(const StepRecording& recording) {
+  Story story;
+  story.style = style_of(recording);
+  story.collectives = collectives_of(recording);
+  story.moments = moments_of(recording, story.style);
+  Moment end;
+  end.kind = "end";
+  end.us = end.begin_us = end.end_us =
+      1e-3 * static_cast<double>(recording.end_ns() - recording.begin_ns());
+  story.moments.push_back(end);
+  number_phases(story.moments);
+  for (std::size_t i = 0; i + 1 < story.moments.size(); ++i) {
+    Moment& moment = story.moments[i];
+    const Event& event = *moment.events[0];
+    const bool is_collective =
+        moment.kind == "call" || moment.kind == "arrive" || moment.kind == "done";
+    for (std::size_t c = 0; is_collective && c < story.collectives.size(); ++c) {
+      if (story.collectives[c].sequence == event.number) moment.collective = static_cast<int>(c);
+    }
+    put_in_words(recording, story, i);
+  }
+  put_end_in_words(recording, story);
+  return story;
+}
+
+}  // namespace lockstep::watch
