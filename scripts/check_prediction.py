@@ -41,6 +41,7 @@ STRATEGIES = {
     "parameter_server": "cpu_parameter_server",
     "distributed_parameter_server": "cpu_parameter_server",
     "replicated": "nccl_replicated",
+    "tf_cnn_benchmarks": "device_allreduce",  # assumed where a table states no more: docs/prediction.md
     "dataparallel": "dp",
     **dict.fromkeys(
         ["distributeddataparallel", "distributed_data_parallel", "horovod", "nccl", "allreduce",

@@ -9,7 +9,7 @@ from pathlib import Path
 PRESETS = Path(__file__).resolve().parents[1] / "simulate" / "predict" / "topologies"
 MAX_HOSTS = 4096
 # By the generation of PCIe.
-SERVERS = {3: "gtx1080ti-pcie3-8", 4: "rtx4090-pcie4-8", 5: "rtx5090-pcie5-8"}
+SERVERS = {3: "gtx1080ti-pcie3-8", 4: "a6000-pcie4-8", 5: "rtx5090-pcie5-8"}
 MACHINES = ["server", "servers", "node", "nodes", "box", "machine", "machines", "host", "hosts"]
 
 
@@ -23,6 +23,7 @@ class Gpu:
     nvlink_preset: str = ""
     nvlink: int = 0  # generation of its NVLinks
     pcie: int = 3
+    has_peers: bool = True  # reads other GPUs' memory over PCIe; GeForce cards since Turing don't
     sheet: tuple = ()  # without a preset: name, float32 TFLOP/s, GB/s, GB of memory (NVIDIA's data sheets)
 
     def device(self):
@@ -44,8 +45,10 @@ GPUS = {
     "a100": Gpu("", "dgx-a100", 3, 4),
     "h100": Gpu("", "hgx-h100-8", 4, 5),
     "h200": Gpu("", "hgx-h200-8", 4, 5),
-    "4090": Gpu("rtx4090-pcie4-8", pcie=4),
-    "5090": Gpu("rtx5090-pcie5-8", pcie=5),
+    "3090": Gpu("rtx3090-pcie4-8", pcie=4, has_peers=False),
+    "4090": Gpu("rtx4090-pcie4-8", pcie=4, has_peers=False),
+    "5090": Gpu("rtx5090-pcie5-8", pcie=5, has_peers=False),
+    "a6000": Gpu("a6000-pcie4-8", pcie=4),
     "m40": Gpu(sheet=("Tesla M40", 6.8, 288, 12)),
     "gtx 980": Gpu(sheet=("GTX 980", 4.6, 224, 4)),
     "gtx 1070": Gpu(sheet=("GTX 1070", 6.5, 256, 8)),
@@ -54,15 +57,13 @@ GPUS = {
     "titan v": Gpu(sheet=("TITAN V", 14.9, 653, 12)),
     "p40": Gpu(sheet=("Tesla P40", 11.8, 346, 24)),
     "t4": Gpu(sheet=("T4", 8.1, 320, 16)),
-    "2080": Gpu(sheet=("RTX 2080", 10.1, 448, 8)),
-    "2080 ti": Gpu(sheet=("RTX 2080 Ti", 13.4, 616, 11)),
+    "2080": Gpu(has_peers=False, sheet=("RTX 2080", 10.1, 448, 8)),
+    "2080 ti": Gpu(has_peers=False, sheet=("RTX 2080 Ti", 13.4, 616, 11)),
     "titan rtx": Gpu(sheet=("TITAN RTX", 16.3, 672, 24)),
-    "3080": Gpu(pcie=4, sheet=("RTX 3080", 29.8, 760, 10)),
-    "3090": Gpu(pcie=4, sheet=("RTX 3090", 35.6, 936, 24)),
+    "3080": Gpu(pcie=4, has_peers=False, sheet=("RTX 3080", 29.8, 760, 10)),
     "a10": Gpu(pcie=4, sheet=("A10", 31.2, 600, 24)),
     "a10g": Gpu(pcie=4, sheet=("A10G", 35, 600, 24)),
     "a40": Gpu(pcie=4, sheet=("A40", 37.4, 696, 48)),
-    "a6000": Gpu(pcie=4, sheet=("RTX A6000", 38.7, 768, 48)),
     "rtx 6000 ada": Gpu(pcie=4, sheet=("RTX 6000 Ada", 91.1, 960, 48)),
     "l4": Gpu(pcie=4, sheet=("L4", 30.3, 300, 24)),
     "l40": Gpu(pcie=4, sheet=("L40", 90.5, 864, 48)),
@@ -170,6 +171,9 @@ def write_host(folder, name, preset, gpu, per_host):
     machine["links"] = [link for link in machine["links"] if not gone & {link["from"], link["to"]}]
     if gpu:
         machine["device"] = gpu.device()
+        machine["peer_access"] = gpu.has_peers
+        if gpu.has_peers:
+            machine["host"].pop("staging", None)
     path = Path(folder) / f"{name.replace(' ', '_')}-{per_host}.json"
     path.write_text(json.dumps(machine))
     return str(path)

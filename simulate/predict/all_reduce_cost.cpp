@@ -150,6 +150,7 @@ double shared_ring_bytes_per_second(Network& network, std::size_t num_devices) {
 double extra_seconds(Network& network, std::size_t from_device, std::size_t to_device) {
   double extra = 0;
   for (const Hop hop : network.route(network.gpu(from_device), network.gpu(to_device))) {
+    if (!network.is_wire(hop)) continue;
     const Link& link = network.topology().links[hop / 2];
     extra += std::max(0.0, link.latency_seconds - usual_latency_seconds(link.kind));
   }

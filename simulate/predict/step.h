@@ -84,12 +84,6 @@ struct Workload {
 // The same step with `factor` times the rows: forward, backward and input scale, the rest stays.
 Workload with_rows(Workload workload, double factor);
 
-// Factors for conditions worse or better than the constants, for the uncertainty band.
-struct Conditions {
-  double comm_latency = 1;  // not on the wire's share, which NCCL's tuning model knows
-  double stragglers = 1;
-};
-
 struct StepOptions {
   Strategy strategy = Strategy::ddp;
   std::size_t num_devices = 1;
@@ -108,7 +102,8 @@ struct StepOptions {
   // A kernel copies each gradient into its bucket, and one back: PyTorch's DDP without
   // gradient_as_bucket_view. The engine's own gradients are made in their buckets.
   enum class Gradients { in_buckets, copied } gradients = Gradients::in_buckets;
-  Conditions conditions = {};
+  // Off: gradients leave when the whole backward pass is over. Not for ZeRO and a pipeline.
+  enum class Overlap { on, off } overlap = Overlap::on;
 };
 
 struct PredictedStep {

@@ -199,18 +199,12 @@ void StepWork::prepare_buckets() {
   const bool is_hierarchical = options_.strategy == Strategy::hierarchical;
   AllReduceCost cost(network_, num_devices(),
                      is_hierarchical ? plan::AllReducePlan::hierarchical : options_.own_plan);
-  // NCCL's whole latency counts here; the steps of a plan have their links' latency already.
-  const double extra_latency =
-      is_hierarchical || options_.own_plan
-          ? 0
-          : (options_.conditions.comm_latency - 1) * cost.seconds(sizeof(float) * num_devices());
   for (const plan::Bucket& bucket : plan::bucket_plan(parameters, order, bucket_options).buckets) {
     std::size_t first_layer = workload_.layers.size();
     for (const plan::BucketSlot& slot : bucket.slots) {
       first_layer = std::min(first_layer, tensors_[slot.parameter].layer);
     }
-    comm_.push_back(
-        {first_layer, bucket.num_bytes(), cost.seconds(bucket.num_bytes()) + extra_latency});
+    comm_.push_back({first_layer, bucket.num_bytes(), cost.seconds(bucket.num_bytes())});
   }
 }
 
@@ -317,10 +311,11 @@ void StepWork::share_gradients(const Places& backward) {
     case Strategy::device_all_reduce:
       return reduce_behind(last);
     default: {
+      const bool overlaps = options_.overlap == StepOptions::Overlap::on;
       Places done;
       for (const CommWork& comm : comm_) {
         done.push_back(communicate(WorkLane::comm, "all-reduce", comm.seconds, comm.bytes,
-                                   {backward[comm.layer]}));
+                                   {backward[overlaps ? comm.layer : 0]}));
       }
       add_optimizer(done);
     }

@@ -6,11 +6,12 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
-#include <regex>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
@@ -103,23 +104,24 @@ double usual_latency_seconds(LinkKind kind) {
   }
 }
 
-namespace {
-
-// By NVIDIA's naming: GeForce, GTX and TITAN cards, and RTX with a number that ends in 50 to 90
-// ("RTX 4090", "RTX 4070 Ti"); an RTX A6000 or RTX 6000 Ada is for workstations.
-bool is_consumer_card(const std::string& name) {
-  static const std::regex kConsumer(R"(\b(geforce|gtx|titan|rtx *[2-9]0[5-9]0)\b)",
-                                    std::regex::icase);
-  return std::regex_search(name, kConsumer);
-}
-
-}  // namespace
-
-bool Topology::has_consumer_cards_on_pcie() const {
-  const auto is_gpu = [&](std::size_t node) { return nodes[node].kind == NodeKind::gpu; };
-  const auto is_nvlink = [](const Link& link) { return link.kind == LinkKind::nvlink; };
-  return gpus.size() > 1 && std::ranges::all_of(gpus, is_gpu) &&
-         std::ranges::none_of(links, is_nvlink) && is_consumer_card(device.name);
+bool Topology::has_peer_access(std::size_t a, std::size_t b) const {
+  if (peer_access == PeerAccess::all || a == b) return true;
+  if (nodes[a].kind != NodeKind::gpu || nodes[b].kind != NodeKind::gpu) return true;
+  if (nodes[a].host != nodes[b].host) return true;
+  if (std::ranges::find(peers, std::pair{a, b}) != peers.end()) return true;
+  // A switch of NVLinks joins all that hang on one.
+  std::vector<std::size_t> beside;
+  for (const Link& link : links) {
+    if (link.kind != LinkKind::nvlink) continue;
+    for (const auto& [from, to] : {std::pair{link.a, link.b}, std::pair{link.b, link.a}}) {
+      if (from == a && to == b) return true;
+      if (from == a && nodes[to].kind == NodeKind::nvswitch) beside.push_back(to);
+    }
+  }
+  return std::ranges::any_of(links, [&](const Link& link) {
+    const std::size_t other = link.a == b ? link.b : link.a;
+    return (link.a == b || link.b == b) && std::ranges::find(beside, other) != beside.end();
+  });
 }
 
 double Topology::network_bytes_per_second() const {
@@ -147,6 +149,7 @@ Topology make_cluster(const Topology& host, std::size_t num_hosts, double gigabi
   cluster.nodes.clear();
   cluster.links.clear();
   cluster.gpus.clear();
+  cluster.peers.clear();
   cluster.nodes.push_back({"network", NodeKind::network, 0});
   for (std::size_t h = 0; h < num_hosts; ++h) {
     const std::size_t first = cluster.nodes.size();
@@ -157,6 +160,7 @@ Topology make_cluster(const Topology& host, std::size_t num_hosts, double gigabi
       if (std::ranges::find(host.gpus, i) != host.gpus.end()) cluster.gpus.push_back(first + i);
       cluster.nodes.push_back({fmt::format("host{}.{}", h, node.name), node.kind, h});
     }
+    for (const auto& [a, b] : host.peers) cluster.peers.emplace_back(first + a, first + b);
     for (Link link : host.links) {
       link.a += first;
       link.b += first;
@@ -323,6 +327,76 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
   }
 }
 
+// A way from a to b over NVLink, PCIe or sockets, and through no third GPU.
+bool are_joined(const Topology& topology, std::size_t a, std::size_t b) {
+  std::vector<std::size_t> open{a};
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    if (i > 0 && topology.nodes[open[i]].kind == NodeKind::gpu) continue;
+    for (const Link& link : topology.links) {
+      if (link.kind == LinkKind::network || link.kind == LinkKind::memory) continue;
+      if (link.a != open[i] && link.b != open[i]) continue;
+      const std::size_t other = link.a == open[i] ? link.b : link.a;
+      if (other == b) return true;
+      if (std::ranges::find(open, other) == open.end()) open.push_back(other);
+    }
+  }
+  return false;
+}
+
+// "peer_access": true, false, or a list of pairs such as ["gpu0", "gpu1"].
+void read_peer_access(const JsonFields& fields, Topology& topology) {
+  constexpr const char* kExpected = "true, false, or pairs of GPUs such as [[\"gpu0\", \"gpu1\"]]";
+  const nlohmann::json* const value = fields.find("peer_access");
+  if (value == nullptr || *value == true) return;
+  topology.peer_access = PeerAccess::listed;
+  if (*value == false) return;
+  if (!value->is_array()) fields.refuse("peer_access", kExpected);
+  for (const nlohmann::json& pair : *value) {
+    const bool is_pair =
+        pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string();
+    if (!is_pair) fields.refuse("peer_access", kExpected);
+    std::vector<std::size_t> ends;
+    for (const std::string& name : {pair[0].get<std::string>(), pair[1].get<std::string>()}) {
+      const auto node = std::ranges::find(topology.nodes, name, &Node::name);
+      if (node == topology.nodes.end() || node->kind != NodeKind::gpu) {
+        fields.fail_at("peer_access", fmt::format("no GPU is called '{}'", shown(name)));
+      }
+      ends.push_back(static_cast<std::size_t>(node - topology.nodes.begin()));
+    }
+    if (ends[0] == ends[1] || !are_joined(topology, ends[0], ends[1])) {
+      fields.fail_at("peer_access",
+                     fmt::format("'{}' and '{}' have peer access but no link: no way of nvlink, "
+                                 "pcie and socket leads from one to the other",
+                                 shown(pair[0].get<std::string>()),
+                                 shown(pair[1].get<std::string>())));
+    }
+    topology.peers.emplace_back(ends[0], ends[1]);
+    topology.peers.emplace_back(ends[1], ends[0]);
+  }
+}
+
+void read_host(const JsonFields& host, Topology& topology) {
+  host.require_only({"gb_per_s", "thread_gb_per_s", "staging", "source"});
+  topology.host_bytes_per_second = host.positive("gb_per_s") * 1e9;
+  topology.host_thread_bytes_per_second = host.positive("thread_gb_per_s") * 1e9;
+  if (!host.has("staging")) return;
+  if (topology.peer_access == PeerAccess::all) {
+    host.fail_at("staging", "all GPUs have peer access, so no message is staged in host memory; "
+                            "say \"peer_access\": false, or leave it out");
+  }
+  const JsonFields staging = host.object("staging");
+  staging.require_only({"gb_per_s", "gpu_gb_per_s", "socket_gb_per_s"});
+  const auto read = [&](const char* name) {
+    if (!staging.has(name)) return 0.0;
+    const double gigabytes = staging.positive(name);
+    if (gigabytes < kLeastGigabytes || gigabytes > kMostGigabytes) {
+      staging.refuse(name, "gigabytes a second, from 1e-6 to 1e9");
+    }
+    return gigabytes * 1e9;
+  };
+  topology.staging = {read("gb_per_s"), read("gpu_gb_per_s"), read("socket_gb_per_s")};
+}
+
 DeviceProfile read_device(const JsonFields& fields) {
   fields.require_only({"name", "tflops", "memory_gb_per_s", "memory_gb", "launch_us"});
   DeviceProfile device;
@@ -347,14 +421,11 @@ Topology parse_topology(const std::string& name, const std::string& text) {
                    fmt::format("expected the schema '{}', found '{}'", kSchema, shown(schema)));
   }
   Topology topology;
-  fields.require_only({"schema", "name", "source", "device", "host", "nodes", "links"});
+  fields.require_only(
+      {"schema", "name", "source", "device", "host", "peer_access", "nodes", "links"});
   topology.name = fields.text("name");
   topology.source = fields.text("source");
   topology.device = read_device(fields.object("device"));
-  const JsonFields host = fields.object("host");
-  host.require_only({"gb_per_s", "thread_gb_per_s", "source"});
-  topology.host_bytes_per_second = host.positive("gb_per_s") * 1e9;
-  topology.host_thread_bytes_per_second = host.positive("thread_gb_per_s") * 1e9;
   const std::vector<JsonFields> nodes = fields.objects("nodes");
   const std::vector<JsonFields> links = fields.objects("links");
   if (nodes.size() > kMaxNodes || links.size() > kMaxNodes) {
@@ -374,6 +445,8 @@ Topology parse_topology(const std::string& name, const std::string& text) {
   }
   for (const JsonFields& link : links) topology.links.push_back(read_link(link, topology));
   require_connected(fields, topology);
+  read_peer_access(fields, topology);
+  read_host(fields.object("host"), topology);
   return topology;
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::predict {
@@ -50,6 +51,16 @@ struct DeviceProfile {
   double launch_seconds = 5e-6;  // time of one kernel's launch
 };
 
+// The way between GPUs that cannot read each other's memory: the sender copies into its socket's
+// memory, from where the receiver copies. In bytes per second; 0: the links alone bound it.
+struct Staging {
+  double bytes_per_second = 0;         // all messages together that leave a socket's GPUs so
+  double gpu_bytes_per_second = 0;     // one GPU's, in each direction
+  double socket_bytes_per_second = 0;  // those that cross to another socket, in each direction
+};
+
+enum class PeerAccess { all, listed };
+
 struct Topology {
   std::string name;
   std::string source;
@@ -62,11 +73,15 @@ struct Topology {
   std::vector<Link> links;
   std::vector<std::size_t> gpus;  // nodes, in the order in which runs use them
   std::size_t num_hosts = 1;
+  // Between GPUs of one host. NVLink gives peer access to the two GPUs that it joins; otherwise
+  // every pair has it over PCIe, or only those of the list (nodes, both orders).
+  PeerAccess peer_access = PeerAccess::all;
+  std::vector<std::pair<std::size_t, std::size_t>> peers;
+  Staging staging;
 
+  // False if messages between the two nodes, GPUs of one host, pass through host memory.
+  bool has_peer_access(std::size_t a, std::size_t b) const;
   std::size_t gpus_per_host() const { return gpus.size() / num_hosts; }
-  // True if several consumer cards (GeForce, TITAN) are joined by PCIe alone. They share the way
-  // through the host, and published tables don't verify a prediction's band there.
-  bool has_consumer_cards_on_pcie() const;
   // The bandwidth of all network ports of a host together. 0: it has none.
   double network_bytes_per_second() const;
 };

@@ -119,6 +119,7 @@ class Machine {
   ~Machine();
 
   const predict::Topology& topology() const { return options_.topology; }
+  const predict::Network& network() const { return network_; }  // its constant functions alone
   double factor() const { return options_.factor; }
   const std::vector<int>& devices() const { return options_.devices; }
 

@@ -215,8 +215,7 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
     predicted = predict_compared_rows(measured_by(*prediction, rows[0]), workload, all_rows, out);
     fmt::print(out, "~: predicted for {} ({}), not measured\n", prediction->topology.name,
                prediction->topology.device.name);
-    const std::string note = consumer_cards_note(prediction->topology);
-    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
+    for (const std::string& note : record_notes(predicted)) fmt::print(out, "{}\n", wrap(note));
   }
   fmt::print(out, "{}\n", table_legend(rows[0]));
   for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));

@@ -43,6 +43,7 @@ struct PredictFlags {
   std::string plan;
   std::string pipeline_schedule = "gpipe";
   std::string schedule;  // refused: it is the learning rate's in train
+  std::string overlap = "on";
   int accumulate = 1;
   double bucket_mib = 25;
   double first_bucket_mib = 1;
@@ -110,6 +111,7 @@ PredictionTask read_task(const PredictFlags& flags) {
   mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib);
   task.bucket_mib = flags.bucket_mib;
   task.first_bucket_mib = flags.first_bucket_mib;
+  if (flags.overlap == "off") task.overlap = predict::StepOptions::Overlap::off;
   task.accumulate = require_positive("--accumulate", flags.accumulate);
   for (const std::string& name : flags.strategies) {
     task.strategies.push_back(predict::parse_strategy(name));
@@ -220,6 +222,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
   for (const WhatIf& change : changes) {
     if (!change.text.empty()) json["what_if"].push_back(change.text);
   }
+  if (flags.overlap != "on") json["overlap"] = flags.overlap;
   if (flags.accumulate != 1) json["accumulate"] = flags.accumulate;
   if (flags.pipeline_schedule != "gpipe") json["pipeline_schedule"] = flags.pipeline_schedule;
   if (!flags.plan.empty()) json["plan"] = flags.plan;
@@ -257,16 +260,11 @@ void print_sentences(const PredictionTask& task, const std::vector<PredictedRow>
 
 std::string notes(const PredictionTask& task) {
   return fmt::format(
-      "baseline: single, 1 predicted device; {}; band: how much the step changes with better or "
-      "worse links, latencies, launches and stragglers{} (docs/prediction.md)",
+      "baseline: single, 1 predicted device; {}; band: nine of ten published rows like "
+      "it lie inside{} (docs/prediction.md)",
       task.net ? "per s: samples of all GPUs"
                : fmt::format("epoch: {} rows, the data set's", task.run.rows_per_epoch),
       task.net && !task.net->step_seconds ? ", and half or twice the guessed step" : "");
-}
-
-void print_consumer_cards_note(const predict::Topology& topology, std::FILE* out) {
-  const std::string note = consumer_cards_note(topology);
-  if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
 }
 
 void predict_steps(const PredictFlags& flags, const CommandLine& command) {
@@ -291,7 +289,7 @@ void predict_steps(const PredictFlags& flags, const CommandLine& command) {
     }
   }
   fmt::print(out, "{}\n", wrap(notes(task)));
-  print_consumer_cards_note(task.topology, out);
+  for (const std::string& note : record_notes(rows)) fmt::print(out, "{}\n", wrap(note));
   if (!flags.trace_path.empty()) save_predicted_trace(flags.trace_path, rows.back());
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
@@ -313,7 +311,6 @@ void predict_all_reduce(const PredictFlags& flags, const CommandLine& command) {
              wrap(fmt::format("predicted, not measured: an all-reduce of {} on {} ({})",
                               format_bytes(bytes), topology.name, topology.device.name)));
   fmt::print(out, "{}", all_reduce_table(rows));
-  print_consumer_cards_note(topology, out);
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json = file_head("lockstep.predicted-all-reduce/1", command);
   json["topology"] = topology.name;
@@ -397,6 +394,11 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
       ->type_name("STRATEGIES")
       ->excludes(all_reduce);
   predict
+      .add_option("--overlap", flags.overlap,
+                  "off: gradients leave behind the whole backward pass, as some programs do it")
+      ->check(one_of({"on", "off"}))
+      ->excludes(all_reduce);
+  predict
       .add_option("--accumulate", flags.accumulate,
                   "micro-batches of each device's rows; gradients travel with the last")
       ->excludes(all_reduce);
@@ -419,7 +421,8 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
       ->excludes(all_reduce);
   predict
       .add_option("--what-if", flags.what_if,
-                  "predict a change too: bucket_mib=1,25,100, bandwidth=2x or batch=64,256")
+                  "predict a change too: bucket_mib=1,25,100, bandwidth=2x, batch=64,256, "
+                  "peer_access=on or gradients=bf16")
       ->default_str("")
       ->type_name("CHANGE")
       ->excludes(all_reduce);
@@ -434,7 +437,7 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
                          {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
                           "--topology", "--devices", "--strategy", "--what-if", "--json"}},
                         {"What to predict", {"--all-reduce", "--flops", "--precision"}},
-                        {"How the devices share the work", {"--accumulate", "--pipeline-schedule"}},
+                        {"How the devices share the work", {"--accumulate", "--overlap", "--pipeline-schedule"}},
                         {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
                         {"What to write", {"--trace"}}});
 }

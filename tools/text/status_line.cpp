@@ -44,14 +44,6 @@ std::string device_line(int index, const slow_motion::Machine::DeviceState& stat
                      state.communication != nullptr ? state.communication : "");
 }
 
-// "plx0 -> cpu0".
-std::string name_of(const predict::Topology& topology, predict::Hop hop) {
-  const predict::Link& link = topology.links[hop / 2];
-  const bool is_forward = hop % 2 == 0;
-  return fmt::format("{} -> {}", topology.nodes[is_forward ? link.a : link.b].name,
-                     topology.nodes[is_forward ? link.b : link.a].name);
-}
-
 }  // namespace
 
 bool has_status_line() {
@@ -137,7 +129,7 @@ std::vector<std::string> lane_lines(const slow_motion::Machine& machine) {
     const auto [sent, hop] = links[i];
     if (sent == 0) break;
     lines.push_back(
-        fmt::format("{:<20} {:>10}, {:>6.2f} GB/s on average", name_of(machine.topology(), hop),
+        fmt::format("{:<20} {:>10}, {:>6.2f} GB/s on average", machine.network().name_of(hop),
                     format_bytes(static_cast<std::size_t>(sent)), sent / elapsed / 1e9));
   }
   return lines;

@@ -32,16 +32,8 @@ constexpr double kMaxChange = 1e9;
 // (Huang et al., "GPipe", NeurIPS 2019).
 constexpr std::size_t kMicroBatchesPerDevice = 4;
 
-struct Assumption {
-  double device = 1;
-  double bandwidth = 1;
-  double launch = 1;
-  predict::Conditions conditions = {};
-  double guess = 1;  // factor of a net's step, if it is guessed
-};
-constexpr Assumption kExpected = {};
-constexpr Assumption kBetter = {1.1, 1.1, 0.5, {0.5, 0}, 0.5};
-constexpr Assumption kWorse = {0.9, 0.75, 2, {3, 2}, 2};
+// A guessed step is really half to twice as long.
+constexpr std::array<double, 2> kGuess = {0.5, 2};
 
 constexpr std::size_t kNameWidth = 20;  // mode and devices together
 
@@ -55,23 +47,49 @@ std::vector<std::size_t> parts_of(const PredictionTask& task, std::size_t num_pa
   return parts;
 }
 
+predict::Topology changed_topology(const PredictionTask& task, const WhatIf& change) {
+  predict::Topology topology = task.topology;
+  const double faster = change.bandwidth > 0 ? change.bandwidth : 1;
+  for (predict::Link& link : topology.links) link.bytes_per_second *= faster;
+  predict::Staging& staging = topology.staging;
+  for (double* const speed : {&staging.bytes_per_second, &staging.gpu_bytes_per_second,
+                              &staging.socket_bytes_per_second}) {
+    *speed *= faster;
+  }
+  if (change.peer_access) topology.peer_access = *change.peer_access;
+  return topology;
+}
+
+// guess: factor of a net's step, if it is guessed.
+predict::Workload workload_of(const PredictionTask& task, const WhatIf& change,
+                              const predict::DeviceProfile& device, double rows, double guess) {
+  predict::Workload workload;
+  if (task.net) {
+    Net net = *task.net;
+    if (!net.step_seconds) net.step_seconds = guess * guessed_step_seconds(net, device);
+    workload = net_workload(net, device, rows);
+  } else {
+    workload = workload_on(task.run, device, rows);
+  }
+  if (change.gradient_size == 0) return workload;
+  for (predict::LayerWork& layer : workload.layers) {
+    for (std::size_t& bytes : layer.tensor_bytes) {
+      bytes = std::max(sizeof(float), bytes * change.gradient_size / sizeof(float) / 4 * 4);
+    }
+  }
+  return workload;
+}
+
 predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& change,
                                    Strategy strategy, std::size_t devices, std::size_t batch,
-                                   const Assumption& assumption) {
-  predict::Topology topology = task.topology;
-  const double faster = (change.bandwidth > 0 ? change.bandwidth : 1) * assumption.bandwidth;
-  for (predict::Link& link : topology.links) link.bytes_per_second *= faster;
-  topology.device.flops_per_second *= assumption.device;
-  topology.device.memory_bytes_per_second *= assumption.device;
-  topology.device.launch_seconds *= assumption.launch;
-  topology.host_bytes_per_second *= assumption.device;
-  topology.host_thread_bytes_per_second *= assumption.device;
-  predict::Network network(topology, assumption.conditions.comm_latency);
+                                   double guess = 1) {
+  const predict::Topology topology = changed_topology(task, change);
+  predict::Network network(topology);
   predict::StepOptions options;
   options.strategy = strategy;
   options.num_devices = devices;
   options.own_plan = task.own_plan;
-  options.conditions = assumption.conditions;
+  options.overlap = task.overlap;
   const double bucket = change.bucket_mib > 0 ? change.bucket_mib : task.bucket_mib;
   options.bucket_byte_limits = {
       static_cast<std::size_t>(std::min(task.first_bucket_mib, bucket) * kMebibyte),
@@ -86,15 +104,11 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.num_accumulated = std::min(task.accumulate, batch);  // one device, as without the change
   const double rows =
       static_cast<double>(batch) / static_cast<double>(shares * options.num_accumulated);
-  if (!task.net) {
-    return predict::predict_step(network, workload_on(task.run, topology.device, rows), options);
+  if (task.net) {
+    options.gradients = predict::StepOptions::Gradients::copied;  // PyTorch's default
   }
-  options.gradients = predict::StepOptions::Gradients::copied;  // PyTorch's default
-  Net net = *task.net;
-  if (!net.step_seconds) {
-    net.step_seconds = assumption.guess * guessed_step_seconds(net, topology.device);
-  }
-  return predict::predict_step(network, net_workload(net, topology.device, rows), options);
+  return predict::predict_step(network, workload_of(task, change, topology.device, rows, guess),
+                               options);
 }
 
 // Maps a lane of the simulation to a lane of a trace.
@@ -108,14 +122,37 @@ std::int64_t nanoseconds(double seconds) {
   return static_cast<std::int64_t>(std::llround(seconds * 1e9));
 }
 
-// "-12/+154 %": how far the step may lie from the prediction; "0 %" if it is given.
+// "-8/+9 %": how far the step may lie from the prediction; "0 %" if it is given, "?" if unverified.
 std::string band_text(const PredictedRow& row) {
+  if (!row.step_band) return row.devices == 1 ? "0 %" : "?";
   const auto percent = [&](double seconds) {
     return std::lround(100 * std::abs(seconds / row.step.step_seconds - 1));
   };
-  const long below = percent(std::min(row.lowest_step_seconds, row.step.step_seconds));
-  const long above = percent(std::max(row.highest_step_seconds, row.step.step_seconds));
-  return below == 0 && above == 0 ? "0 %" : fmt::format("-{}/+{} %", below, above);
+  return fmt::format("-{}/+{} %", percent((*row.step_band)[0]), percent((*row.step_band)[1]));
+}
+
+}  // namespace
+
+namespace {
+
+// One value of a change; false for one that the change cannot have.
+bool set_change(const std::string& name, std::string text, WhatIf& change) {
+  if (name == "peer_access") {
+    change.peer_access = text == "on" ? predict::PeerAccess::all : predict::PeerAccess::listed;
+    return text == "on" || text == "off";
+  }
+  if (name == "gradients") {
+    change.gradient_size = text == "bf16" ? 2 : 4;
+    return text == "bf16" || text == "fp32";
+  }
+  if (name == "bandwidth" && text.ends_with("x")) text.pop_back();
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size()) return false;
+  if (name == "bucket_mib") change.bucket_mib = value;
+  if (name == "bandwidth") change.bandwidth = value;
+  if (name == "batch") change.batch = static_cast<std::size_t>(std::clamp(value, 0.0, kMaxChange));
+  return value > 0 && value <= kMaxChange && (name != "batch" || value == std::floor(value));
 }
 
 }  // namespace
@@ -123,23 +160,19 @@ std::string band_text(const PredictedRow& row) {
 std::vector<WhatIf> parse_what_if(const std::string& word) {
   const std::size_t equals = word.find('=');
   const std::string name = word.substr(0, equals);
-  const bool is_known = name == "bucket_mib" || name == "bandwidth" || name == "batch";
-  require(is_known && equals != std::string::npos, ErrorCode::Usage, "--what-if",
-          "expected bucket_mib=1,25,100 or bandwidth=2x or batch=64,256, found '{}'", shown(word));
+  constexpr std::array kNames = {"bucket_mib", "bandwidth", "batch", "peer_access", "gradients"};
+  require(std::ranges::find(kNames, name) != kNames.end() && equals != std::string::npos,
+          ErrorCode::Usage, "--what-if",
+          "expected bucket_mib=1,25,100, bandwidth=2x, batch=64,256, peer_access=on or "
+          "gradients=bf16, found '{}'",
+          shown(word));
   std::vector<WhatIf> changes;
   for (std::size_t begin = equals + 1; begin <= word.size();) {
     const std::size_t end = std::min(word.find(',', begin), word.size());
-    std::string text = word.substr(begin, end - begin);
+    const std::string text = word.substr(begin, end - begin);
     WhatIf change{name + "=" + text};
-    if (name == "bandwidth" && text.ends_with("x")) text.pop_back();
-    double value = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool is_good = error == std::errc() && stop == text.data() + text.size() && value > 0 &&
-                         value <= kMaxChange && (name != "batch" || value == std::floor(value));
-    require(is_good, ErrorCode::Usage, "--what-if", "'{}' is not a value of {}", shown(text), name);
-    if (name == "bucket_mib") change.bucket_mib = value;
-    if (name == "bandwidth") change.bandwidth = value;
-    if (name == "batch") change.batch = static_cast<std::size_t>(value);
+    require(set_change(name, text, change), ErrorCode::Usage, "--what-if",
+            "'{}' is not a value of {}", shown(text), name);
     changes.push_back(change);
     begin = end + 1;
   }
@@ -196,43 +229,71 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
   }
 }
 
+namespace {
+
+// How many times as long, or as short, a row's step may be.
+double band_factor(const PredictionTask& task, const PredictedRow& row) {
+  double factor = row.record ? row.record->factor : 1;
+  const bool is_computed = !task.net && !is_measured_on(task.run, task.topology.device);
+  if (is_computed) factor *= record_of_computed_kernels().factor;
+  return factor;
+}
+
+// Samples per second, relative to one device under the same assumption.
+double speedup_of(const PredictionTask& task, const WhatIf& change, std::size_t devices,
+                  double seconds, double single_seconds) {
+  const auto batch = static_cast<double>(batch_of(task, change, devices));
+  return batch / static_cast<double>(batch_of(task, change)) * single_seconds / seconds;
+}
+
+void set_bands(const PredictionTask& task, const WhatIf& change, PredictedRow& row) {
+  const bool is_guessed = task.net && !task.net->step_seconds;
+  if (row.devices > 1 && !row.record) return;
+  const double factor = band_factor(task, row);
+  if (factor == 1 && !is_guessed) {
+    if (task.net) row.speedup_band = {row.speedup, row.speedup};
+    return;
+  }
+  const auto step = [&](Strategy strategy, std::size_t devices, double guess) {
+    return predict_one(task, change, strategy, devices, batch_of(task, change, devices), guess)
+        .step_seconds;
+  };
+  std::array<double, 2> seconds = {row.step.step_seconds, row.step.step_seconds};
+  std::array<double, 2> speedups = {row.speedup, row.speedup};
+  for (std::size_t i = 0; is_guessed && i < 2; ++i) {
+    seconds[i] = step(row.strategy, row.devices, kGuess[i]);
+    speedups[i] = speedup_of(task, change, row.devices, seconds[i],
+                             step(Strategy::single, 1, kGuess[i]));
+  }
+  row.step_band = {seconds[0] / factor, seconds[1] * factor};
+  if (task.net) {
+    row.speedup_band = {std::ranges::min(speedups) / factor, std::ranges::max(speedups) * factor};
+  }
+}
+
+}  // namespace
+
 std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change) {
   std::vector<PredictedRow> rows;
-  const auto step = [&](Strategy strategy, std::size_t devices, const Assumption& assumption) {
-    return predict_one(task, change, strategy, devices, batch_of(task, change, devices),
-                       assumption);
-  };
-  // Samples per second, relative to one device under the same assumption.
-  const auto speedup = [&](std::size_t devices, double seconds, double single_seconds) {
-    const auto batch = static_cast<double>(batch_of(task, change, devices));
-    const auto single_batch = static_cast<double>(batch_of(task, change));
-    return batch / single_batch * single_seconds / seconds;
-  };
-  const auto assumed_speedup = [&](const PredictedRow& row, const Assumption& assumption) {
-    return speedup(row.devices, step(row.strategy, row.devices, assumption).step_seconds,
-                   step(Strategy::single, 1, assumption).step_seconds);
-  };
+  const predict::Topology topology = changed_topology(task, change);
+  predict::Network network(topology);
   const auto add = [&](Strategy strategy, std::size_t devices) {
     PredictedRow row;
     row.strategy = strategy;
     row.devices = devices;
     row.batch = batch_of(task, change, devices);
     row.what_if = change.text;
-    row.step = step(strategy, devices, kExpected);
-    row.lowest_step_seconds = step(strategy, devices, kBetter).step_seconds;
-    row.highest_step_seconds = step(strategy, devices, kWorse).step_seconds;
+    row.shows_samples = task.net.has_value();
+    row.step = predict_one(task, change, strategy, devices, row.batch);
+    row.record = record_of(network, strategy, devices);
     const auto num_steps =
         static_cast<double>((task.run.rows_per_epoch + row.batch - 1) / row.batch);
     row.epoch_seconds = num_steps * row.step.step_seconds;
     if (!rows.empty()) {
-      row.speedup = speedup(devices, row.step.step_seconds, rows[0].step.step_seconds);
+      row.speedup = speedup_of(task, change, devices, row.step.step_seconds,
+                               rows[0].step.step_seconds);
     }
-    if (task.net) {
-      Assumption low = kWorse;
-      Assumption high = kBetter;
-      std::swap(low.guess, high.guess);
-      row.speedup_band = {assumed_speedup(row, low), assumed_speedup(row, high)};
-    }
+    set_bands(task, change, row);
     rows.push_back(std::move(row));
   };
   add(Strategy::single, 1);
@@ -264,7 +325,7 @@ std::string samples_text(double per_second) {
 
 std::string predicted_line(const PredictedRow& row) {
   const double step = row.step.step_seconds;
-  const std::string pace = row.speedup_band ? samples_text(static_cast<double>(row.batch) / step)
+  const std::string pace = row.shows_samples ? samples_text(static_cast<double>(row.batch) / step)
                                             : trace::format_seconds(row.epoch_seconds);
   const std::string count = std::to_string(row.devices);
   // A mode with a long name gets a line of its own.
@@ -281,12 +342,22 @@ std::string predicted_line(const PredictedRow& row) {
       band_text(row));
 }
 
-std::string consumer_cards_note(const predict::Topology& topology) {
-  if (!topology.has_consumer_cards_on_pcie()) return "";
-  return fmt::format(
-      "not verified: without NVLink, several {} share the way through the host, and a "
-      "prediction's band has not been checked on such machines (docs/prediction.md)",
-      topology.device.name);
+std::vector<std::string> record_notes(const std::vector<PredictedRow>& rows) {
+  std::vector<std::string> notes;
+  const auto add = [&](std::string note) {
+    if (std::ranges::find(notes, note) == notes.end()) notes.push_back(std::move(note));
+  };
+  for (const PredictedRow& row : rows) {
+    if (row.record) add(record_text(*row.record));
+    if (row.devices > 1 && !row.record) {
+      add(fmt::format("not verified: no published row is like {} here",
+                      predict::to_string(row.strategy)));
+    }
+    if (row.devices == 1 && row.step_band && !row.speedup_band) {
+      add(record_text(record_of_computed_kernels()));
+    }
+  }
+  return notes;
 }
 
 nlohmann::ordered_json row_json(const PredictedRow& row, const predict::Topology& topology) {
@@ -302,7 +373,6 @@ nlohmann::ordered_json row_json(const PredictedRow& row, const predict::Topology
       {"epoch_seconds", {row.epoch_seconds}},
       {"median_epoch_seconds", row.epoch_seconds},
       {"step_seconds", step},
-      {"step_seconds_band", {row.lowest_step_seconds, row.highest_step_seconds}},
       {"samples_per_second", static_cast<double>(row.batch) / step},
       {"speedup", row.speedup},
       {"ideal_speedup", row.devices},
@@ -311,7 +381,11 @@ nlohmann::ordered_json row_json(const PredictedRow& row, const predict::Topology
   for (const auto& [name, part] : trace::kBreakdownParts) {
     json["breakdown_seconds"][name] = row.step.breakdown.*part;
   }
-  if (topology.has_consumer_cards_on_pcie()) json["band_verified"] = false;
+  if (row.step_band) json["step_seconds_band"] = *row.step_band;
+  if (row.devices > 1) {
+    json["band_verified"] = row.record.has_value();
+    if (row.record) json["class"] = row.record->name;
+  }
   if (row.speedup_band) json["speedup_band"] = *row.speedup_band;
   json["overlapped_comm_seconds"] = row.step.breakdown.overlapped_comm;
   json["comm_bytes_per_device_per_step"] = row.step.comm_bytes_per_device;
@@ -442,9 +516,10 @@ std::string speedup_sentence(std::span<const PredictedRow> rows) {
   }
   std::string text;
   for (const PredictedRow& row : rows.subspan(1)) {
-    const auto [low, high] = row.speedup_band.value();
-    text += fmt::format("{}{} GPUs: {} (band {} to {})", text.empty() ? "" : ", ", row.devices,
-                        times(row.speedup), times(low), times(high));
+    text += fmt::format("{}{} GPUs: {}", text.empty() ? "" : ", ", row.devices, times(row.speedup));
+    if (!row.speedup_band) continue;
+    const auto [low, high] = *row.speedup_band;
+    text += fmt::format(" (band {} to {})", times(low), times(high));
   }
   const PredictedRow& largest = *std::ranges::max_element(rows, {}, &PredictedRow::devices);
   return fmt::format(

@@ -13,6 +13,7 @@
 #include "simulate/predict/step.h"
 #include "simulate/predict/topology.h"
 #include "tools/whatif/net.h"
+#include "tools/whatif/record.h"
 #include "tools/whatif/run_workload.h"
 
 namespace lockstep::tools {
@@ -21,11 +22,14 @@ namespace lockstep::tools {
 struct WhatIf {
   std::string text = {};  // "bucket_mib=25"; empty: no change
   double bucket_mib = 0;
-  double bandwidth = 0;   // factor for all links
+  double bandwidth = 0;   // factor for all links, and for the way through host memory
   std::size_t batch = 0;  // over all devices
+  std::optional<predict::PeerAccess> peer_access = {};
+  std::size_t gradient_size = 0;  // bytes of a gradient on its way: 4, or 2 for bf16
 };
 
-// Parses "bucket_mib=1,25,100", "bandwidth=2x" or "batch=64,256": one change per value.
+// Parses "bucket_mib=1,25,100", "bandwidth=2x", "batch=64,256", "peer_access=on" or
+// "gradients=bf16": one change per value.
 // Throws Error{Usage} that names the word.
 std::vector<WhatIf> parse_what_if(const std::string& word);
 
@@ -34,12 +38,13 @@ struct PredictedRow {
   std::size_t devices = 1;
   std::size_t batch = 1;  // over all devices
   std::string what_if = {};
+  bool shows_samples = false;  // per second, in the place of an epoch
   double epoch_seconds = 0;
   double speedup = 1;
   predict::PredictedStep step;
-  // The step under better and under worse conditions than the constants (predict_rows).
-  double lowest_step_seconds = 0;
-  double highest_step_seconds = 0;
+  std::optional<Record> record = {};  // of several devices; empty: no published row is like it
+  // From the record; a step on one device has none if it was given or measured. Empty: unverified.
+  std::optional<std::array<double, 2>> step_band = {};
   std::optional<std::array<double, 2>> speedup_band = {};  // only for a net
 };
 
@@ -52,6 +57,7 @@ struct PredictionTask {
   double bucket_mib = 25;
   double first_bucket_mib = 1;
   std::optional<plan::AllReducePlan> own_plan = {};
+  predict::StepOptions::Overlap overlap = predict::StepOptions::Overlap::on;
   std::size_t accumulate = 1;  // micro-batches that each device's rows are cut into
   // For a pipeline; without a number of micro-batches, four times the stages.
   plan::PipelineSchedule schedule = plan::PipelineSchedule::gpipe;
@@ -71,12 +77,9 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
 
 // Predicts one device, and each strategy on each larger number of devices that have a row each, all
 // with the run's batch (or the change's). Speed-up is in samples per second, against one device
-// with the same change. The band reaches from: devices, hosts and links 10 % faster, no stragglers,
-// half the latency of collectives and links, half a kernel's launch; to: links 25 % slower, devices
-// and hosts 10 % slower, twice the stragglers and the launch, three times the latency (8 A100s need
-// so much for 32 KiB, compared with NCCL's own figure). A guessed step may also take half or twice
-// as long. The band of a net's speed-up pairs worse links with the shorter step, and better ones
-// with the longer.
+// with the same change. The band is that of the row's class of machine (record.h): nine of ten
+// published rows like it lie inside. Kernels that are priced by a data sheet widen it, and a
+// guessed step may take half or twice as long; a speed-up then belongs to such a step.
 // REQUIRES: require_possible().
 std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change);
 
@@ -84,8 +87,8 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
 std::string predicted_header(const PredictionTask& task);
 std::string predicted_line(const PredictedRow& row);
 
-// The note of every answer for consumer cards that PCIe alone joins; empty for other machines.
-std::string consumer_cards_note(const predict::Topology& topology);
+// A line for each class of machine among the rows, with its record, or that it is not verified.
+std::vector<std::string> record_notes(const std::vector<PredictedRow>& rows);
 
 // A row of lockstep.run/1, of kind "predicted".
 nlohmann::ordered_json row_json(const PredictedRow& row, const predict::Topology& topology);

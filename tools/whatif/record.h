@@ -1,0 +1,44 @@
+// How far off predictions were where a published table could be compared: the record that an
+// answer's band comes from.
+//
+// Classes are by the way that gradients take between the devices, for it decides how good a
+// prediction is. A class's rows are those of tests/docs/published of which nothing was fitted
+// (docs/prediction.md, "Classes and bands"); scripts/check_prediction.py renews the figures, and a
+// test holds them to the tables.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "simulate/predict/network.h"
+#include "simulate/predict/step.h"
+
+namespace lockstep::tools {
+
+struct Record {
+  std::string_view name;  // of the class, such as "NVLink"
+  std::size_t num_rows = 0;
+  double mean_error = 0;  // of |predicted - measured| / measured
+  double largest_error = 0;
+  // Nine rows of ten were at most so many times slower, or faster, than predicted.
+  double factor = 1;
+};
+
+// The class of a step on the first devices. Empty where no published row is like it: other
+// strategies than those of published tables, links of the CPU's memory.
+std::optional<Record> record_of(predict::Network& network, predict::Strategy strategy,
+                                std::size_t num_devices);
+
+// The record of a step on one device whose kernels are priced by the device's data sheet.
+const Record& record_of_computed_kernels();
+
+// "through host memory: 19 rows like this one: mean 3.1 %, largest 9.0 %".
+std::string record_text(const Record& record);
+
+// The classes that have rows, for a test.
+std::array<Record, 4> all_records();
+
+}  // namespace lockstep::tools
