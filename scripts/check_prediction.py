@@ -4,7 +4,8 @@
   scripts/check_prediction.py TABLE [MODELS] [--json FILE] [--program LOCKSTEP]
 
   TABLE      CSV. Scaling: set, hardware, interconnect, model, strategy, batch_per_gpu, gpus, value, unit; a row of
-             several GPUs is predicted from its set's row of one GPU alone. All-reduces: hardware, interconnect,
+             several GPUs is predicted from its set's row of one GPU alone; a column `fitted` says yes for rows to
+             which constants were fitted. All-reduces: hardware, interconnect,
              algorithm, gpus, bytes, value, unit; every other row of a hardware is fitted, the rows between predicted
   MODELS     CSV of the nets of a scaling table: model, parameters, gradient_MB, forward_GFLOP_per_sample
   --json     writes the rows, too; '-' is standard output, and the table then goes to standard error
@@ -240,6 +241,7 @@ def predict_scaling_row(table, row, single, net, program, folder):
     # How many times as long as one GPU all GPUs take for a sample.
     measured = step_of(row.value, batch) / batch * first_batch / first_seconds if step else row.value / single.value
     line = json_row(row, row.set, row.model, row.strategy, predicted, name, superlinear=measured * row.gpus < 1)
+    line["class"], line["fitted"] = file["rows"][-1].get("class"), getattr(row, "fitted", "no") == "yes"
     return line, (measured < 1) == (slowdown < 1)
 
 

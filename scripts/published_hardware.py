@@ -45,7 +45,7 @@ GPUS = {
     "a100": Gpu("", "dgx-a100", 3, 4),
     "h100": Gpu("", "hgx-h100-8", 4, 5),
     "h200": Gpu("", "hgx-h200-8", 4, 5),
-    "3090": Gpu("rtx3090-pcie4-8", pcie=4, has_peers=False),
+    "3090": Gpu("rtx3090-pcie4-8", "rtx3090-nvlink-8", 3, pcie=4, has_peers=False),
     "4090": Gpu("rtx4090-pcie4-8", pcie=4, has_peers=False),
     "5090": Gpu("rtx5090-pcie5-8", pcie=5, has_peers=False),
     "a6000": Gpu("a6000-pcie4-8", pcie=4),
@@ -152,7 +152,7 @@ def find_host(hardware, interconnect):
             link = "an NVSwitch" if wants_switch else f"NVLink{generation or ''}"
             raise UnknownHardware(f"no preset has '{hardware}' joined by {link}")
         return gpu.nvlink_preset, None
-    if not named and gpu.nvlink_preset:
+    if not named and gpu.nvlink_preset and not gpu.preset:
         return gpu.nvlink_preset, None
     generation = generation or gpu.pcie
     if gpu.preset and generation == gpu.pcie:

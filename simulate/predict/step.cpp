@@ -132,8 +132,7 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   for (const DoneWork& comm : comms) breakdown.comm += comm.end - comm.begin;
   breakdown.overlapped_comm = overlap(computes, comms);
   // The slowest device is later by its share of the time in which they compute.
-  breakdown.wait = busy * kDeviceDeviation *
-                   expected_largest_deviate(options.num_devices);
+  breakdown.wait = busy * kDeviceDeviation * expected_largest_deviate(options.num_devices);
   breakdown.step = end - begin + breakdown.wait;
   result.step_seconds = breakdown.step;
   result.busy_fraction = busy / breakdown.step;

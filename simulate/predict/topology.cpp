@@ -364,11 +364,11 @@ void read_peer_access(const JsonFields& fields, Topology& topology) {
       ends.push_back(static_cast<std::size_t>(node - topology.nodes.begin()));
     }
     if (ends[0] == ends[1] || !are_joined(topology, ends[0], ends[1])) {
-      fields.fail_at("peer_access",
-                     fmt::format("'{}' and '{}' have peer access but no link: no way of nvlink, "
-                                 "pcie and socket leads from one to the other",
-                                 shown(pair[0].get<std::string>()),
-                                 shown(pair[1].get<std::string>())));
+      fields.fail_at(
+          "peer_access",
+          fmt::format("'{}' and '{}' have peer access but no link: no way of nvlink, "
+                      "pcie and socket leads from one to the other",
+                      shown(pair[0].get<std::string>()), shown(pair[1].get<std::string>())));
     }
     topology.peers.emplace_back(ends[0], ends[1]);
     topology.peers.emplace_back(ends[1], ends[0]);
@@ -381,8 +381,9 @@ void read_host(const JsonFields& host, Topology& topology) {
   topology.host_thread_bytes_per_second = host.positive("thread_gb_per_s") * 1e9;
   if (!host.has("staging")) return;
   if (topology.peer_access == PeerAccess::all) {
-    host.fail_at("staging", "all GPUs have peer access, so no message is staged in host memory; "
-                            "say \"peer_access\": false, or leave it out");
+    host.fail_at("staging",
+                 "all GPUs have peer access, so no message is staged in host memory; "
+                 "say \"peer_access\": false, or leave it out");
   }
   const JsonFields staging = host.object("staging");
   staging.require_only({"gb_per_s", "gpu_gb_per_s", "socket_gb_per_s"});

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "simulate/predict/topology.h"
 #include "tests/tools/formats_doc.h"
 #include "tests/tools/run_lockstep.h"
 
@@ -142,24 +141,24 @@ TEST_F(Predict, OneProcessOverSeveralHostsIsRefusedAndNotADefault) {
   EXPECT_EQ(read_json(folder_ / "p.json")["config"]["strategies"], json({"ddp"}));
 }
 
-TEST_F(Predict, TheBandCountsLaunchesAndNeverGoesBelowZero) {
-  write("run.json", run_file(layer("0", 99, 10)));  // launches and latencies alone
+// Without a published row there is no band, and the answer says so.
+TEST_F(Predict, ABandIsTheClasssRecord) {
+  write("run.json", run_file(layer("0", 999, 1000)));
   const Outcome outcome =
-      run("--workload run.json --topology hgx-h100-8*16@8x400gbe --devices 8,128 "
-          "--strategy ddp,hierarchical --json p.json");
+      run("--workload run.json --topology dgx1-v100 --devices 8 --strategy "
+          "ddp,dp,zero3 --json p.json");
   expect_success(outcome);
-  EXPECT_THAT(outcome.out, ::testing::ContainsRegex("-[0-9]+/\\+[0-9]+ %"));
-  const json file = read_json(folder_ / "p.json");
-  for (const json& row : file["rows"]) {
-    const double step = row["step_seconds"];
-    EXPECT_GT(row["step_seconds_band"][0], 0) << row;
-    EXPECT_LT(row["step_seconds_band"][0], 0.8 * step) << row;
-    EXPECT_GT(row["step_seconds_band"][1], 1.4 * step) << row;
+  EXPECT_THAT(outcome.out, HasSubstr("NVLink: 18 rows like this one: mean "));
+  EXPECT_THAT(outcome.out, HasSubstr("not verified: no published row is like dp here"));
+  EXPECT_THAT(outcome.out, HasSubstr("not verified: no published row is like zero3 here"));
+  EXPECT_THAT(outcome.out, HasSubstr("kernels priced by a data sheet: 2 rows"));
+  const json rows = read_json(folder_ / "p.json")["rows"];
+  for (const json& row : rows) {
+    const bool is_verified = row["mode"] == "ddp";
+    EXPECT_EQ(row.value("band_verified", false), is_verified) << row;
+    EXPECT_EQ(row.contains("step_seconds_band"), is_verified || row["devices"] == 1) << row;
   }
-  expect_success(
-      run("--workload run.json --topology dgx1-v100 --devices 8 --strategy dp --json p.json"));
-  const json dp = read_json(folder_ / "p.json")["rows"][1];
-  EXPECT_GT(dp["step_seconds_band"][1], 1.4 * dp["step_seconds"].get<double>());
+  EXPECT_EQ(rows[1]["class"], "NVLink");
 }
 
 TEST_F(Predict, AnEpochIsTheDataSetAndAPredictionIsAWorkloadToo) {
@@ -234,7 +233,7 @@ constexpr char kNet[] = "--params 25.6M --step 0.097 --batch-per-gpu 32 --topolo
 TEST_F(Predict, ANetsSizeAndStepAnswerHowManyGpusPay) {
   const Outcome outcome = run(std::string(kNet) + "--devices 1,4,8 --json p.json");
   expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("4 GPUs: 3.8x (band 3.7x to 3.9x), 8 GPUs: 7.6x (band "));
+  EXPECT_THAT(outcome.out, HasSubstr("4 GPUs: 3.8x (band 3.6x to 4.1x), 8 GPUs: 7.6x (band "));
   EXPECT_THAT(outcome.out, HasSubstr("weak scaling"));
   EXPECT_THAT(outcome.out, HasSubstr("limited by"));
   EXPECT_LT(outcome.out.find("limited by"), outcome.out.find("mode   devices"));
@@ -254,29 +253,32 @@ TEST_F(Predict, ANetsSizeAndStepAnswerHowManyGpusPay) {
   expect_success(run_lockstep({"report", "p.json", "-o", "r.html"}, folder_.path()));
 }
 
-// Until published tables verify the band there.
-TEST_F(Predict, EveryAnswerForConsumerCardsOnPcieSaysThatItsBandIsNotVerified) {
-  constexpr char kNote[] = "not verified: without NVLink, several ";
-  for (const std::string& name : predict::preset_names()) {
-    const bool is_expected = predict::find_topology(name).has_consumer_cards_on_pcie();
-    const auto check = [&](const Outcome& outcome) {
-      expect_success(outcome);
-      EXPECT_EQ(outcome.out.find(kNote) != std::string::npos, is_expected) << name << outcome.out;
-    };
-    check(run("--params 2M --step 0.1 --batch-per-gpu 8 --json p.json --topology " + name));
-    EXPECT_EQ(read_json(folder_ / "p.json")["rows"][0].contains("band_verified"), is_expected);
-    check(run("--all-reduce 1M --topology " + name));
-  }
-  const Outcome compared =
-      run_lockstep({"compare", "--model", "mlp:64-8-10", "--steps", "2", "--modes", "ddp",
-                    "--devices", "1,2", "--predict", "rtx4090-pcie4-8", "--json", "c.json"},
-                   folder_.path());
-  expect_success(compared);
-  EXPECT_THAT(compared.out, HasSubstr(kNote));
-  EXPECT_EQ(read_json(folder_ / "c.json")["rows"].back()["band_verified"], false);
-  write("run.json", run_file(layer("0", 99, 10)));
-  EXPECT_THAT(run("--workload run.json --topology titanx-pascal-dual-root-8").out,
-              HasSubstr(kNote));
+// A table of ResNet-50 on RTX 4090s (docs/prediction.md), whose method is assumed.
+TEST_F(Predict, CardsWithoutPeerAccessLoseTimeInHostMemory) {
+  const std::string flags =
+      "--params 25.6M --step 0.0379 --batch-per-gpu 64 --topology rtx4090-pcie4-8 --devices 2,4 "
+      "--strategy device_allreduce --json p.json";
+  const Outcome outcome = run(flags + " --what-if peer_access=on");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("through host memory: "));
+  EXPECT_THAT(outcome.out, HasSubstr("PCIe with peer access: "));
+  const json rows = read_json(folder_ / "p.json")["rows"];
+  EXPECT_NEAR(rows[1]["speedup"], 1.66, 0.166);
+  EXPECT_NEAR(rows[2]["speedup"], 2.51, 0.251);
+  EXPECT_GT(rows[5]["speedup"], rows[2]["speedup"]) << "with peer access";
+  expect_rejected(run(flags + " --what-if peer_access=maybe"), 2,
+                  {"'maybe' is not a value of peer_access"});
+}
+
+TEST_F(Predict, HalfTheBytesOfGradientsAreAChange) {
+  expect_success(
+      run("--params 138M --step 0.05 --batch-per-gpu 64 --topology rtx3090-pcie4-8 "
+          "--devices 8 --overlap off --what-if gradients=bf16 --json p.json"));
+  const json rows = read_json(folder_ / "p.json")["rows"];
+  EXPECT_NEAR(rows[3]["comm_bytes_per_device_per_step"].get<double>() /
+                  rows[1]["comm_bytes_per_device_per_step"].get<double>(),
+              0.5, 0.01);
+  EXPECT_LT(rows[3]["step_seconds"], rows[1]["step_seconds"]);
 }
 
 TEST_F(Predict, ANetsBatchMayBeShared) {

@@ -437,7 +437,8 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
                          {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
                           "--topology", "--devices", "--strategy", "--what-if", "--json"}},
                         {"What to predict", {"--all-reduce", "--flops", "--precision"}},
-                        {"How the devices share the work", {"--accumulate", "--overlap", "--pipeline-schedule"}},
+                        {"How the devices share the work",
+                         {"--accumulate", "--overlap", "--pipeline-schedule"}},
                         {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
                         {"What to write", {"--trace"}}});
 }

@@ -262,8 +262,8 @@ void set_bands(const PredictionTask& task, const WhatIf& change, PredictedRow& r
   std::array<double, 2> speedups = {row.speedup, row.speedup};
   for (std::size_t i = 0; is_guessed && i < 2; ++i) {
     seconds[i] = step(row.strategy, row.devices, kGuess[i]);
-    speedups[i] = speedup_of(task, change, row.devices, seconds[i],
-                             step(Strategy::single, 1, kGuess[i]));
+    speedups[i] =
+        speedup_of(task, change, row.devices, seconds[i], step(Strategy::single, 1, kGuess[i]));
   }
   row.step_band = {seconds[0] / factor, seconds[1] * factor};
   if (task.net) {
@@ -290,8 +290,8 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
         static_cast<double>((task.run.rows_per_epoch + row.batch - 1) / row.batch);
     row.epoch_seconds = num_steps * row.step.step_seconds;
     if (!rows.empty()) {
-      row.speedup = speedup_of(task, change, devices, row.step.step_seconds,
-                               rows[0].step.step_seconds);
+      row.speedup =
+          speedup_of(task, change, devices, row.step.step_seconds, rows[0].step.step_seconds);
     }
     set_bands(task, change, row);
     rows.push_back(std::move(row));
@@ -326,7 +326,7 @@ std::string samples_text(double per_second) {
 std::string predicted_line(const PredictedRow& row) {
   const double step = row.step.step_seconds;
   const std::string pace = row.shows_samples ? samples_text(static_cast<double>(row.batch) / step)
-                                            : trace::format_seconds(row.epoch_seconds);
+                                             : trace::format_seconds(row.epoch_seconds);
   const std::string count = std::to_string(row.devices);
   // A mode with a long name gets a line of its own.
   std::string name(predict::to_string(row.strategy));

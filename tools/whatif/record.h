@@ -3,11 +3,9 @@
 //
 // Classes are by the way that gradients take between the devices, for it decides how good a
 // prediction is. A class's rows are those of tests/docs/published of which nothing was fitted
-// (docs/prediction.md, "Classes and bands"); scripts/check_prediction.py renews the figures, and a
-// test holds them to the tables.
+// (docs/prediction.md, "Classes and bands"); check_prediction_test.py holds the figures to them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -37,8 +35,5 @@ const Record& record_of_computed_kernels();
 
 // "through host memory: 19 rows like this one: mean 3.1 %, largest 9.0 %".
 std::string record_text(const Record& record);
-
-// The classes that have rows, for a test.
-std::array<Record, 4> all_records();
 
 }  // namespace lockstep::tools

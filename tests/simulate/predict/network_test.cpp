@@ -54,6 +54,34 @@ TEST(Network, PrefersNvlink) {
   EXPECT_DOUBLE_EQ(traffic.wire_seconds(), 1);
 }
 
+TEST(Network, WithoutPeerAccessAllMessagesShareHostMemory) {
+  const Topology topology = find_topology("rtx3090-pcie4-8");
+  Network network(topology);
+  Traffic one(network);
+  one.add(network.gpu(0), network.gpu(1), 12e9);  // a GPU's own copies
+  EXPECT_DOUBLE_EQ(one.wire_seconds(), 1);
+  one.add(network.gpu(1), network.gpu(0), 12e9);  // a socket's memory has no direction
+  EXPECT_DOUBLE_EQ(one.wire_seconds(), 1);
+  one.add(network.gpu(2), network.gpu(3), 12e9);
+  EXPECT_DOUBLE_EQ(one.wire_seconds(), 36.0 / 26);
+  Traffic across(network);
+  across.add(network.gpu(0), network.gpu(7), 6.5e9);
+  EXPECT_DOUBLE_EQ(across.wire_seconds(), 1);
+  Traffic to_host(network);  // a batch is not staged
+  to_host.add(network.cpu_of(0), network.gpu(0), 24e9);
+  EXPECT_DOUBLE_EQ(to_host.wire_seconds(), 1);
+}
+
+TEST(Network, ABridgeIsTakenBeforeHostMemory) {
+  const Topology topology = find_topology("rtx3090-nvlink-8");
+  Network network(topology);
+  Traffic traffic(network);
+  traffic.add(network.gpu(0), network.gpu(1), 50e9);
+  EXPECT_DOUBLE_EQ(traffic.wire_seconds(), 1);
+  traffic.add(network.gpu(1), network.gpu(2), 26e9);
+  EXPECT_DOUBLE_EQ(traffic.wire_seconds(), 26.0 / 12);
+}
+
 // --- NCCL's model
 
 double bus_gigabytes(const std::string& name, std::size_t devices) {
@@ -73,6 +101,10 @@ TEST(NcclModel, FindsTheRingsOfADgx1) {
 TEST(NcclModel, APcieRingSharesItsBandwidth) {
   EXPECT_DOUBLE_EQ(bus_gigabytes("titanx-pascal-dual-root-8", 4), 11.2);
   EXPECT_DOUBLE_EQ(bus_gigabytes("titanx-pascal-dual-root-8", 8), 6);  // QPI
+  EXPECT_DOUBLE_EQ(bus_gigabytes("rtx4090-pcie4-8", 2), 12);
+  EXPECT_DOUBLE_EQ(bus_gigabytes("rtx4090-pcie4-8", 4), 26.0 / 4);  // one pipe for all flows
+  EXPECT_DOUBLE_EQ(bus_gigabytes("rtx5090-pcie5-8", 4), 35);        // as published
+  EXPECT_DOUBLE_EQ(bus_gigabytes("rtx5090-pcie5-8", 8), 28);
 }
 
 TEST(NcclModel, BetweenHostsTheNetworkPortsBound) {

@@ -81,6 +81,19 @@ TEST(Step, OverlapHidesWhatBucketsAllow) {
   EXPECT_EQ(at_the_end.breakdown.overlapped_comm, 0);
 }
 
+TEST(Step, WithoutOverlapAllGradientsWaitForTheBackwardPass) {
+  const Topology topology = find_topology("rtx4090-pcie4-8");
+  Network network(topology);
+  StepOptions options{.strategy = Strategy::ddp, .num_devices = 8};
+  const PredictedStep on = predict_step(network, workload(), options);
+  options.overlap = StepOptions::Overlap::off;
+  const PredictedStep off = predict_step(network, workload(), options);
+  EXPECT_EQ(off.breakdown.overlapped_comm, 0);
+  EXPECT_NEAR(off.breakdown.exposed_comm, off.breakdown.comm, 1e-9);
+  EXPECT_GT(off.step_seconds, on.step_seconds);
+  EXPECT_EQ(off.comm_bytes_per_device, on.comm_bytes_per_device);
+}
+
 TEST(Step, WaitsForTheSlowestOfMoreDevices) {
   EXPECT_EQ(expected_largest_deviate(1), 0);
   EXPECT_NEAR(expected_largest_deviate(2), 0.564, 0.03);  // exact: 1 / sqrt(pi)

@@ -10,7 +10,6 @@ namespace lockstep::predict {
 namespace {
 
 using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string file(const std::string& nodes, const std::string& links) {
@@ -38,11 +37,14 @@ std::string message_of(const std::string& text) {
 
 TEST(Topology, EveryPresetIsRightAndOfItsName) {
   EXPECT_THAT(preset_names(), Contains("titanx-maxwell-dual-root-8"));
-  EXPECT_EQ(preset_names().size(), 12U);
+  EXPECT_EQ(preset_names().size(), 17U);
   for (const std::string& name : preset_names()) {
     const Topology topology = find_topology(name);
     EXPECT_EQ(topology.name, name);
-    EXPECT_EQ(topology.gpus.size(), name == "k80-p2-16x" ? 16U : 8U) << name;
+    EXPECT_EQ(topology.gpus.size(), name == "k80-p2-16x"   ? 16U
+                                    : name == "t4-cloud-4" ? 4U
+                                                           : 8U)
+        << name;
     EXPECT_FALSE(topology.source.empty()) << name;
   }
 }
@@ -59,32 +61,42 @@ TEST(Topology, AStarMakesACluster) {
   }
 }
 
-TEST(Topology, OnlyConsumerCardsWithoutNvlinkAreCalledSo) {
-  std::vector<std::string> found;
-  for (const std::string& name : preset_names()) {
-    const Topology topology = find_topology(name);
-    if (topology.has_consumer_cards_on_pcie()) found.push_back(name);
-    EXPECT_EQ(make_cluster(topology, 2, 100, 1).has_consumer_cards_on_pcie(),
-              topology.has_consumer_cards_on_pcie())
-        << name;
-  }
-  EXPECT_THAT(found, ElementsAre("gtx1080ti-pcie3-8", "rtx4090-pcie4-8", "rtx5090-pcie5-8",
-                                 "titanx-maxwell-dual-root-8", "titanx-pascal-dual-root-8"));
-  Topology topology = find_topology("rtx4090-pcie4-8");
-  for (const char* name : {"NVIDIA GeForce RTX 3070 Ti", "TITAN RTX", "rtx4060"}) {
-    topology.device.name = name;
-    EXPECT_TRUE(topology.has_consumer_cards_on_pcie()) << name;
-  }
-  for (const char* name : {"RTX A6000", "RTX 6000 Ada", "Quadro RTX 8000", "L40S", "T4"}) {
-    topology.device.name = name;
-    EXPECT_FALSE(topology.has_consumer_cards_on_pcie()) << name;
-  }
-  topology.device.name = "RTX 3090";
-  topology.links[0].kind = LinkKind::nvlink;
-  EXPECT_FALSE(topology.has_consumer_cards_on_pcie()) << "joined by NVLink";
-  topology = find_topology("rtx4090-pcie4-8");
-  topology.gpus.resize(1);
-  EXPECT_FALSE(topology.has_consumer_cards_on_pcie()) << "one card";
+TEST(Topology, PeerAccessIsByPair) {
+  const Topology bridged = find_topology("rtx3090-nvlink-8*2@100gbe");
+  const auto peers = [&](std::size_t a, std::size_t b) {
+    return bridged.has_peer_access(bridged.gpus[a], bridged.gpus[b]);
+  };
+  EXPECT_TRUE(peers(0, 1)) << "a bridge";
+  EXPECT_TRUE(peers(14, 15)) << "a bridge of the second host";
+  EXPECT_FALSE(peers(1, 2));
+  const Topology switched = find_topology("hgx-h100-8");
+  Topology nvlink_alone = switched;
+  nvlink_alone.peer_access = PeerAccess::listed;
+  EXPECT_TRUE(nvlink_alone.has_peer_access(switched.gpus[0], switched.gpus[7])) << "an NVSwitch";
+  EXPECT_TRUE(find_topology("a6000-pcie4-8").has_peer_access(0, 7));
+  EXPECT_FALSE(find_topology("rtx4090-pcie4-8").has_peer_access(0, 1));
+}
+
+TEST(Topology, ContradictionsAboutPeerAccessAreOneLine) {
+  const std::string links = kLink + R"(, {"from": "b", "to": "c", "kind": "KIND", "gb_per_s": 12})";
+  const auto message = [&](const std::string& access, const std::string& kind = "pcie",
+                           const std::string& staging = "") {
+    std::string text = file(kTwo, links);
+    text.replace(text.find("KIND"), 4, kind);
+    if (!staging.empty()) text.replace(text.find("\"thread_gb"), 0, staging);
+    return message_of(text.replace(text.rfind('}'), 1, ", \"peer_access\": " + access + "}"));
+  };
+  EXPECT_EQ(message("false"), "no error");
+  EXPECT_EQ(message(R"([["a", "b"]])"), "no error");
+  EXPECT_THAT(message(R"([["a", "b"]])", "memory"),
+              HasSubstr("'a' and 'b' have peer access but no link"));
+  EXPECT_THAT(message(R"([["a", "a"]])"), HasSubstr("have peer access but no link"));
+  EXPECT_THAT(message(R"([["a", "c"]])"), HasSubstr("no GPU is called 'c'"));
+  EXPECT_THAT(message("1"), HasSubstr("true, false, or pairs of GPUs"));
+  EXPECT_THAT(message(R"([["a"]])"), HasSubstr("true, false, or pairs of GPUs"));
+  const std::string staging = R"("staging": {"gb_per_s": 20}, )";
+  EXPECT_EQ(message("false", "pcie", staging), "no error");
+  EXPECT_THAT(message("true", "pcie", staging), HasSubstr("no message is staged in host memory"));
 }
 
 TEST(Topology, ANameNearAPresetsIsSuggested) {

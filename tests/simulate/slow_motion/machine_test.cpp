@@ -106,6 +106,17 @@ TEST_F(MachineTest, MessagesOverOneLinkShareIt) {
   EXPECT_EQ(total, 2 * 300'000);
 }
 
+TEST_F(MachineTest, MessagesWithoutPeerAccessQueueInHostMemory) {
+  MachineOptions options = pair();
+  options.topology.peer_access = predict::PeerAccess::listed;
+  options.topology.staging = {.bytes_per_second = 5e9};
+  Machine machine(options);
+  const Time begin = machine.origin();
+  // 20 us through the socket's memory, and four links' latency; the way back waits for it.
+  EXPECT_NEAR(seconds(machine, machine.deliver(0, 1, begin, 100'000).arrives), 24e-6, 1e-9);
+  EXPECT_NEAR(seconds(machine, machine.deliver(1, 0, begin, 100'000).arrives), 44e-6, 1e-9);
+}
+
 TEST_F(MachineTest, WhatIsGivenCostsNothing) {
   Machine machine(pair());
   machine.give(1, part(0, 64));
