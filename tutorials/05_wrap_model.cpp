@@ -6,7 +6,7 @@
 // of a server would be, in slow motion. PyTorch's names are the same:
 // nn.DataParallel(module, device_ids=[0, 3]), nn.parallel.data_parallel(module, inputs, ...).
 //
-// Run:  05_wrap_model [--devices 4] [--batch 512] [--machine dgx1-p100]
+// Run:  05_wrap_model [--devices 4] [--batch 512] [--machine dgx-a100]
 //                     [--device auto|cpu|cuda] [--fast]
 //
 // Expected output with --fast: tutorials/expected/05.txt
@@ -25,10 +25,9 @@ using parallel::DataParallel;
 using parallel::DataParallelOptions;
 
 constexpr const char* kModel = "mlp:64-1024-1024-10";
-constexpr const char* kMachine = "dgx1-p100";
 
-int num_rows = 512;              // --batch
-std::string machine = kMachine;  // --machine
+int num_rows = 512;                        // --batch
+std::string machine = tutorial::kMachine;  // --machine
 
 std::shared_ptr<nn::Module> make_linear() {
   return std::make_shared<nn::Linear>(10, 1);
@@ -217,6 +216,8 @@ void run(const tutorial::Options& options) {
   tutorial::answer(
       compare_loads(options.devices(options.num_devices), options.fast),
       {{"--devices 8", "Device 0 serves 7 others instead of 3: how busy are they?"},
+       {"--devices 8 --machine dgx1-p100",
+        "A server without NVSwitch: NVLink joins GPU 0 to only some of the others."},
        {"--batch 1500", "More rows to compute for the same parameters: do the others wait less?"}});
 }
 

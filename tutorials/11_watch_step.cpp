@@ -1,15 +1,19 @@
 // 11: What do eight devices do during one step of DDP, and what does overlap gain?
 //
-// You will see: a step of about a thousandth of a second, in slow motion: eight devices of the CPU
-// simulate eight GPUs of a server that is not here. Each device has two lanes, kernels and
-// all-reduces, drawn as rows of characters over a time axis: first with all buckets all-reduced
-// after backward, then with each on its way as soon as it is full, while backward still computes
-// (tutorial 10). All three trainings end with the same weights: these two and one that is not
-// slowed down. `lockstep train --act-as k80-p2-16x --parallel ddp --devices 8 --trace FILE` records
-// such lanes for ui.perfetto.dev.
+// A step of eight GPUs takes a quarter of a thousandth of a second: too short to be watched. In
+// slow motion it can be: eight devices of the CPU take the places of the eight GPUs of a DGX A100,
+// each of which reaches every other by NVLink through NVSwitch. It is the machine of all slow
+// motion in the course. The devices compute and send for real, but wait after each kernel and each
+// message until an A100 would be done, times a factor.
 //
-// Run:  11_watch_step [--machine k80-p2-16x] [--model mlp:64-384-384-384-384-384-10]
-//                     [--batch 2048] [--bucket-kib 256] [--fast]
+// You will see: two lanes for each device, kernels and all-reduces, drawn as rows of characters
+// over a time axis: first with all buckets all-reduced after backward, then with each on its way as
+// soon as it is full, while backward still computes (tutorial 10). All three trainings end with the
+// same weights: these two and one that is not slowed down. `lockstep train --act-as dgx-a100
+// --parallel ddp --devices 8 --trace FILE` records such lanes for ui.perfetto.dev.
+//
+// Run:  11_watch_step [--machine dgx-a100] [--model mlp:64-384-384-384-384-384-384-384-10]
+//                     [--batch 512] [--bucket-kib 512] [--fast]
 //
 // Expected output with --fast: tutorials/expected/11.txt
 
@@ -29,16 +33,15 @@ using tutorial::ActedSteps;
 using tutorial::Training;
 
 constexpr int kDevices = 8;
-constexpr const char* kMachine = "k80-p2-16x";
-constexpr const char* kModel = "mlp:64-384-384-384-384-384-10";
-constexpr int kBatch = 2048;
-constexpr int kBucketKib = 256;
+constexpr const char* kModel = "mlp:64-384-384-384-384-384-384-384-10";
+constexpr int kBatch = 512;
+constexpr int kBucketKib = 512;
 constexpr double kLeastGain = 1.1;  // with the default flags
 
-std::string machine = kMachine;  // --machine
-std::string model = kModel;      // --model
-int batch = kBatch;              // --batch
-int bucket_kib = kBucketKib;     // --bucket-kib
+std::string machine = tutorial::kMachine;  // --machine
+std::string model = kModel;                // --model
+int batch = kBatch;                        // --batch
+int bucket_kib = kBucketKib;               // --bucket-kib
 
 Training steps_of(Overlap overlap) {
   return {.model = model,
@@ -70,7 +73,8 @@ void print_times(const char* name, const ActedSteps& acted) {
 void run(const tutorial::Options& options) {
   const predict::Topology topology = predict::find_topology(machine);
   const int num_steps = options.fast ? 3 : 6;
-  fmt::print("{}: {}\n{}, {} rows a step\n", machine, topology.device.name, model, batch);
+  fmt::print("{}, {} rows a step\n", model, batch);
+  tutorial::say(tutorial::describe_slow_motion(topology));
   tutorial::step(1, "without overlap: all buckets after backward");
   const ActedSteps after =
       tutorial::act_out(topology, steps_of(Overlap::after_backward), num_steps);
@@ -92,8 +96,8 @@ void run(const tutorial::Options& options) {
       "Communication uses the GPU, too: a kernel beside it runs at {:.0f} % of its speed, so the "
       "step gains less than what is hidden.",
       100 * predict::kOverlapInterference.compute));
-  const bool is_default =
-      machine == kMachine && model == kModel && batch == kBatch && bucket_kib == kBucketKib;
+  const bool is_default = machine == tutorial::kMachine && model == kModel && batch == kBatch &&
+                          bucket_kib == kBucketKib;
   const double gain = after.step_seconds / during.step_seconds;
   if (is_default) {
     tutorial::check_times(fmt::format("overlap is at least {} times as fast", kLeastGain),
@@ -112,8 +116,8 @@ void run(const tutorial::Options& options) {
           1e6 * after.breakdown.exposed_comm, 1e6 * after.step_seconds,
           1e6 * during.breakdown.exposed_comm, 1e6 * during.step_seconds, gain),
       {{"--bucket-kib 2048", "larger buckets: fewer messages, but the last one starts later"},
-       {"--machine titanx-pascal-dual-root-8",
-        "faster GPUs, two sockets: too little computation to hide behind"}});
+       {"--machine k80-p2-16x",
+        "slow links: more to hide than there is backward to hide it behind"}});
 }
 
 }  // namespace

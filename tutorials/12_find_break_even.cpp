@@ -6,7 +6,7 @@
 // machine's GPUs, train for real, and are as slow as those, times a factor (`lockstep train
 // --act-as`). Everything runs on the CPU.
 //
-// Run:  12_find_break_even [--guess 1|2|3] [--machine titanx-pascal-dual-root-8]
+// Run:  12_find_break_even [--guess 1|2|3] [--machine dgx-a100]
 //                          [--model mlp:64-256-256-10] [--fast]
 //
 // Expected output with --fast: tutorials/expected/12.txt
@@ -23,14 +23,13 @@ namespace {
 using namespace lockstep;
 using tutorial::Training;
 
-constexpr const char* kMachine = "titanx-pascal-dual-root-8";
 constexpr const char* kModel = "mlp:64-256-256-10";
 constexpr int kSmallBatch = 64;
 constexpr int kLargeBatch = 32768;
 constexpr double kTolerance = 0.1;
 
-std::string machine = kMachine;  // --machine
-std::string model = kModel;      // --model
+std::string machine = tutorial::kMachine;  // --machine
+std::string model = kModel;                // --model
 
 // A step of one device, or of two under DDP: each computes half of the rows.
 Training steps_of(int num_devices, int batch) {
@@ -136,7 +135,7 @@ void run(const tutorial::Options& options) {
   fmt::print("predicted: two devices are faster from {} rows on\n", break_even);
   guess.judge(right_guess(small), fmt::format("with {} rows two take {:.2f} times as long as one",
                                               kSmallBatch, small.two / small.one));
-  if (machine == kMachine && model == kModel) {
+  if (machine == tutorial::kMachine && model == kModel) {
     tutorial::check(fmt::format("two devices are slower than one with {} rows and faster with {}",
                                 kSmallBatch, kLargeBatch),
                     !two_are_faster(small) && two_are_faster(predict_both(topology, kLargeBatch)));
@@ -161,7 +160,8 @@ void run(const tutorial::Options& options) {
           "as one, with {} rows {:.2f} times. Predicted: they pay off from {} rows on.",
           tutorial::predict_training(topology, steps_of(2, few)).comm_bytes_per_device / 1024, few,
           below.times.two / below.times.one, many, above.times.two / above.times.one, break_even),
-      {{"--machine dgx1-v100", "another machine: how much of the all-reduce is exposed there?"},
+      {{"--machine titanx-pascal-dual-root-8",
+        "GPUs joined by PCIe alone: how many rows does the second one need there?"},
        {"--guess 2 --model mlp:64-512-512-10", "more to compute, and more to send: who wins?"}});
 }
 

@@ -1,11 +1,16 @@
 // 13: Why can eight devices need longer for an epoch than four, and what keeps all of them busy?
 //
-// You will see: a server of eight TITAN X on two PCIe roots, which is not here; what DataParallel
-// makes of it on one device, two, four and eight, predicted; the same in slow motion by devices of
-// the CPU, on four and on eight (`lockstep train --act-as`); and what helps, predicted for all, in
-// slow motion for one. The network is that of the HIGGS data set's paper: 28
-// features, five layers of 300 units. Who reports such a server seldom says which TITAN X it has:
-// here it is the Pascal one.
+// People report it of servers with eight TITAN X: an epoch under DataParallel takes longer on eight
+// than on four. Device 0 sends the rows and the weights to all others and collects what they
+// computed, through one PCIe link; each device more gives it more to send, and leaves each of the
+// others less to compute. Such a server is the subject, so this program does not take the DGX A100
+// of the others, where NVLink joins all GPUs. Which TITAN X it is, reports seldom say: here it is
+// the Pascal one.
+//
+// You will see: what DataParallel makes of that server on one device, two, four and eight,
+// predicted; the same in slow motion, on four and on eight (`lockstep train --act-as`); and what
+// helps, predicted for all, in slow motion for one. The network is that of the HIGGS data set's
+// paper: 28 features, five layers of 300 units.
 // Source: P. Baldi, P. Sadowski, D. Whiteson, Searching for exotic particles in high-energy physics
 // with deep learning, Nature Communications 5, 2014.
 //
@@ -159,8 +164,13 @@ std::string explain(const predict::Topology& topology, const FourAndEight& slow,
 void run(const tutorial::Options& options) {
   const predict::Topology topology = predict::find_topology(machine);
   const int num_steps = options.fast ? 2 : 6;
-  fmt::print("{}: {} x {}\n{}, {} parameters, {} rows a step\n", machine, topology.gpus.size(),
-             topology.device.name, model, nn::make_mlp(model, 0)->num_parameters(), batch);
+  if (machine == kMachine) {
+    tutorial::say(
+        "People report this of servers with eight TITAN X, so such a one takes the place of the "
+        "DGX A100 of the other programs, where NVLink joins all GPUs.");
+  }
+  fmt::print("{}, {} parameters, {} rows a step\n", model, nn::make_mlp(model, 0)->num_parameters(),
+             batch);
 
   tutorial::step(1, "DataParallel, predicted");
   const FourAndEight predicted = predict_data_parallel(topology);

@@ -6,7 +6,7 @@
 // here (as in 11): two of three always wait; and a batch cut into micro-batches, so that they wait
 // less. In PyTorch: part1.to("cuda:0"), part2.to("cuda:1"), ..., and h.to("cuda:1") between them.
 //
-// Run:  21_place_parts [--hidden 512] [--micro-batches 4] [--machine k80-p2-16x]
+// Run:  21_place_parts [--hidden 768] [--micro-batches 4] [--machine dgx-a100]
 //                      [--device auto|cpu|cuda] [--fast]
 //
 // Expected output with --fast: tutorials/expected/21.txt
@@ -29,16 +29,15 @@ using tutorial::ActedSteps;
 using tutorial::Rows;
 
 constexpr int kParts = 3;
-constexpr int kBatch = 480;
-constexpr const char* kMachine = "k80-p2-16x";
-constexpr int kHidden = 512;
+constexpr int kBatch = 1440;
+constexpr int kHidden = 768;
 constexpr int kMicroBatches = 4;
 constexpr double kLeastBusy = 0.2, kMostBusy = 0.36;  // three devices, one after the other
 constexpr double kLeastGain = 1.2;                    // micro-batches against none
 
-std::string machine = kMachine;         // --machine
-int hidden = kHidden;                   // --hidden
-int num_micro_batches = kMicroBatches;  // --micro-batches
+std::string machine = tutorial::kMachine;  // --machine
+int hidden = kHidden;                      // --hidden
+int num_micro_batches = kMicroBatches;     // --micro-batches
 
 // Three parts, each on a device of its own; or on the same one, three times.
 class Net final : public nn::ModuleOf<Net> {
@@ -169,8 +168,8 @@ void run(const tutorial::Options& options) {
   const predict::Topology topology = predict::find_topology(machine);
   const Rows here = batch.part(0, kBatch, Device{});
   const int num_steps = options.fast ? 2 : 6;
-  tutorial::step(5, fmt::format("in slow motion on three of {} x {}", topology.gpus.size(),
-                                topology.device.name));
+  tutorial::step(5, "a step on three GPUs");
+  tutorial::say(tutorial::describe_slow_motion(topology));
   fmt::print("f forward, b backward, + gradients added up, u update\n");
   const ActedSteps one = act_out(topology, 1, 1, here, num_steps);
   const ActedSteps parts = act_out(topology, kParts, 1, here, num_steps);
@@ -185,7 +184,7 @@ void run(const tutorial::Options& options) {
   print_times("three parts, one after the other", parts);
   print_times(fmt::format("three parts, {} micro-batches", num_micro_batches), pieces);
   const double gain = parts.step_seconds / pieces.step_seconds;
-  if (machine == kMachine && hidden == kHidden && num_micro_batches == kMicroBatches) {
+  if (machine == tutorial::kMachine && hidden == kHidden && num_micro_batches == kMicroBatches) {
     tutorial::check_times("three parts are no faster than one device, and 20 to 36 % busy",
                           parts.step_seconds >= one.step_seconds &&
                               parts.busy_fraction >= kLeastBusy &&
@@ -207,7 +206,8 @@ void run(const tutorial::Options& options) {
                   1e6 * parts.step_seconds, 1e6 * one.step_seconds, 100 * parts.busy_fraction,
                   behind_each_other),
       {{"--micro-batches 16", "more of them: when does it stop paying off?"},
-       {"--machine dgx1-v100", "faster GPUs: pieces so small that they no longer pay off"}});
+       {"--hidden 256",
+        "kernels hardly longer than their launch: do smaller pieces still pay off?"}});
 }
 
 }  // namespace
@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
   using namespace lockstep::tutorial;
   const auto add_flags = [](Flags& flags, Options&) {
     flags.add_number("--hidden", hidden, 1, 4096, "units of each hidden layer");
-    flags.add_number("--micro-batches", num_micro_batches, 1, 480, "pieces of the batch");
+    flags.add_number("--micro-batches", num_micro_batches, 1, kBatch, "pieces of the batch");
     flags.add_text("--machine", machine, "a topology of three devices or more");
   };
   constexpr const char* kQuestion =

@@ -32,7 +32,6 @@ namespace {
 using namespace lockstep;
 using tutorial::ActedSteps;
 
-constexpr const char* kMachine = "titanx-pascal-dual-root-8";
 constexpr int kComparedSteps = 20;  // later, rounding that training amplifies says more
 constexpr double kLeNetRate = 0.2, kRate = 0.1;  // the book's
 constexpr int kEpochsOfCauses = 3;
@@ -42,12 +41,12 @@ constexpr const char* kResNet = "resnet18:8";
 constexpr int kActedRows = 64;
 constexpr double kEpochRows = 60'000;  // Fashion-MNIST
 
-std::string dataset = "digits";  // --dataset
-std::string data_dir = "data";   // --data-dir
-std::string machine = kMachine;  // --machine
-int batch_size = 16;             // --batch
-int num_epochs = 10;             // --epochs
-int num_runs = 10;               // --runs
+std::string dataset = "digits";            // --dataset
+std::string data_dir = "data";             // --data-dir
+std::string machine = tutorial::kMachine;  // --machine
+int batch_size = 16;                       // --batch
+int num_epochs = 10;                       // --epochs
+int num_runs = 10;                         // --runs
 
 tutorial::Guess guess(
     "The book trains on two devices with twice the batch and twice the learning rate. Which of "

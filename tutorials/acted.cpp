@@ -116,6 +116,17 @@ void take_times(int num_devices, ActedSteps& acted) {
   acted.busy_fraction = (busy[(busy.size() - 1) / 2] + busy[busy.size() / 2]) / 2;
 }
 
+std::string_view describe_links(const predict::Topology& topology) {
+  const auto is_nvlink = [](const predict::Link& link) {
+    return link.kind == predict::LinkKind::nvlink;
+  };
+  const auto is_switch = [](const predict::Node& node) {
+    return node.kind == predict::NodeKind::nvswitch;
+  };
+  if (std::ranges::any_of(topology.nodes, is_switch)) return "NVLink through NVSwitch";
+  return std::ranges::any_of(topology.links, is_nvlink) ? "NVLink and PCIe" : "PCIe";
+}
+
 }  // namespace
 
 predict::PredictedStep predict_training(const predict::Topology& topology,
@@ -167,10 +178,9 @@ ActedSteps act_out(const predict::Topology& topology, const ActedTraining& train
 
 std::string describe_slow_motion(const predict::Topology& topology) {
   return fmt::format(
-      "Slow motion: devices of the CPU take the places of {}'s GPUs. They train for real, but each "
-      "kernel and message takes as long as it would there, times a factor; all times are divided "
-      "by it.",
-      topology.name);
+      "Slow motion on {} ({} x {}, {}): CPU devices train for real, but each kernel and message "
+      "takes as long as it would there, times a factor by which all times are divided.",
+      topology.name, topology.gpus.size(), topology.device.name, describe_links(topology));
 }
 
 int count_nvlink_peers(const predict::Topology& topology, int num_devices) {

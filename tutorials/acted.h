@@ -15,6 +15,10 @@
 
 namespace lockstep::tutorial {
 
+// The machine of all slow motion in the course, so that figures of two programs compare. A program
+// takes another one where the difference is its lesson.
+inline constexpr const char* kMachine = "dgx-a100";
+
 // predict::predict_step() for this training; DDP all-reduces beside backward, by the engine's
 // plans. Throws Error{Usage} for more devices than there are.
 predict::PredictedStep predict_training(const predict::Topology& topology,
@@ -46,7 +50,7 @@ struct ActedTraining {
 };
 ActedSteps act_out(const predict::Topology& topology, const ActedTraining& training, int num_steps);
 
-// Explains slow motion in two sentences for the reader of a program that shows it.
+// The sentence that explains slow motion where a program first shows it, the same in all.
 std::string describe_slow_motion(const predict::Topology& topology);
 
 // How many of the devices 1 ... num_devices - 1 device 0 reaches by NVLink: by a link of its own or
