@@ -1,12 +1,16 @@
-// 10: How does DDP train one model on many ranks, and why not all-reduce gradient by gradient?
+// 10: How does DDP hide communication behind the backward pass?
 //
-// You will see: which gradient is in which bucket, and when each bucket is ready; the loop of
-// tutorial 06 with Ddp in place of the lines by hand (diff 06_train_replicas.cpp
-// 10_overlap_gradients.cpp); shards of different sizes; no_sync; and, in slow motion on two GPUs of
-// a server that is not here, an all-reduce per parameter, buckets (PyTorch's bucket_cap_mb), and
-// buckets while backward still runs. PyTorch's ranks are processes; here they are threads.
+// In the loop of tutorial 06 all gradients are averaged after backward, while the devices wait. But
+// the last layer's gradients are final long before the first layer's: their bucket can travel while
+// backward still computes the others. Ddp starts each bucket's all-reduce as soon as its last
+// gradient is there, so that only what travels after the end of backward costs time.
 //
-// Run:  10_overlap_gradients [--guess 1|2|3] [--bucket-mib 0.5] [--machine dgx1-v100]
+// You will see: the loop of 06 with Ddp in place of the lines by hand (diff 06_train_replicas.cpp
+// 10_overlap_gradients.cpp); no_sync, by which several backward passes share one all-reduce; and,
+// in slow motion on two GPUs of a server that is not here, a step with its buckets after backward
+// and one with its buckets during backward, drawn as lanes and timed.
+//
+// Run:  10_overlap_gradients [--guess 1|2|3] [--bucket-mib 1] [--machine dgx-a100]
 //                            [--batch 64] [--lr 0.1] [--device auto|cpu|cuda] [--fast]
 //
 // Expected output with --fast: tutorials/expected/10.txt
@@ -14,30 +18,29 @@
 #include <lockstep.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "tutorials/acted.h"
 #include "tutorials/common.h"
+#include "tutorials/lanes.h"
 #include "tutorials/rows.h"
 
 namespace {
 
 using namespace lockstep;
+using tutorial::ActedSteps;
 using tutorial::Rows;
 
 constexpr const char* kModel = "mlp:64-128-10";  // Linear(64, 128), ReLU, Linear(128, 10)
-constexpr const char* kDeepModel = "mlp:64-256-256-256-256-256-256-256-256-256-256-256-256-10";
-constexpr const char* kMachine = "dgx1-v100";
+constexpr const char* kDeepModel = "mlp:64-1024-1024-1024-1024-1024-1024-10";
 
 int batch_size = 64;         // --batch: rows of a step
 double learning_rate = 0.1;  // --lr
 
-double bucket_mib = 0.5;         // --bucket-mib
-std::string machine = kMachine;  // --machine
+double bucket_mib = 1;                     // --bucket-mib
+std::string machine = tutorial::kMachine;  // --machine
 
 // With weights that are drawn from the seed.
 std::shared_ptr<nn::Module> make_model(Device device, int seed = 0) {
@@ -111,82 +114,15 @@ Variable mean_loss(nn::Module& model, const Rows& rows) {
   return cross_entropy(model(rows.x), rows.labels);
 }
 
-// Prints which gradients share a bucket, in the order in which the buckets leave, and when in a
-// backward pass of rank 0 the last gradient of each was there.
-void show_buckets(const std::vector<Device>& devices) {
-  using Clock = std::chrono::steady_clock;
-  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
-    const auto model = nn::make_mlp(kDeepModel, /*seed=*/0);
-    model->to(device);
-    parallel::Ddp ddp(model, ranks, {.bucket_mib = bucket_mib});
-    const std::vector<nn::NamedParameter> parameters = model->named_parameters();
-    std::map<const void*, double> ready_ms;  // keyed by gradient; since backward began
-    Clock::time_point start;
-    for (auto [name, parameter] : parameters) {
-      parameter.on_grad_ready([&](const Variable& leaf) {
-        ready_ms[leaf.identity()] =
-            std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-      });
-    }
-    const Rows rows = tutorial::load_digits(device).part(0, 128);
-    for (int step = 0; step < 3; ++step) {  // the first ones take memory
-      model->zero_grad();
-      const Variable loss = mean_loss(ddp, rows);
-      start = Clock::now();
-      loss.backward();
-    }
-    if (rank != 0) return;
-    const plan::BucketPlan& plan = ddp.reducer().bucket_plan();
-    for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-      std::vector<std::string> names;
-      double ready = 0;
-      for (const std::size_t i : plan.buckets[b].parameters()) {
-        names.push_back(parameters[i].first);
-        ready = std::max(ready, ready_ms[parameters[i].second.identity()]);
-      }
-      tutorial::say(fmt::format("bucket {}: {}: {} KiB, ready {:.2f} ms into backward", b,
-                                fmt::join(names, ", "), plan.buckets[b].num_bytes() / 1024, ready),
-                    10);
-    }
-  });
-}
-
 // One gradient stands for all: that of the output bias of digit 0.
 double shown_gradient(const nn::Module& model) {
   return model.parameters().back().grad()[0];
 }
 
-// One device's gradient of the mean over all rows.
-double single_gradient(const Rows& rows) {
-  const auto model = make_model(rows.x.device());
-  mean_loss(*model, rows).backward();
-  return shown_gradient(*model);
-}
-
-// Averages the gradients of two ranks whose losses have these weights. Returns how far the average
-// is from one device's gradient.
-double average_weighted(const Rows& batch, const std::vector<double>& weights,
-                        const std::vector<Device>& devices) {
-  const double single = single_gradient(batch);
-  std::vector<double> own(2);
-  double average = 0;
-  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
-    const Rows shard = batch.shard(rank, 2, device);
-    const auto alone = make_model(device);  // without Ddp: the gradient of this rank's rows
-    scale(mean_loss(*alone, shard), weights[rank]).backward();
-    own[rank] = shown_gradient(*alone);
-    parallel::Ddp ddp(make_model(device), ranks);
-    scale(mean_loss(ddp, shard), weights[rank]).backward();
-    if (rank == 0) average = shown_gradient(ddp);
-  });
-  fmt::print("  rank 0 {:+.6f}   rank 1 {:+.6f}   average {:+.6f}   one device {:+.6f}\n", own[0],
-             own[1], average, single);
-  return std::abs(average - single);
-}
-
 // Gradients of two batches, one all-reduce.
 void accumulate(const Rows& digits, const std::vector<Device>& devices) {
-  const double single = single_gradient(digits.part(0, 128));
+  const auto single = make_model(digits.x.device());
+  mean_loss(*single, digits.part(0, 128)).backward();
   tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
     parallel::Ddp ddp(make_model(device), ranks);
     {
@@ -197,56 +133,56 @@ void accumulate(const Rows& digits, const std::vector<Device>& devices) {
     if (rank != 0) return;  // only one rank prints and saves, or everything comes once per rank
     fmt::print("{} all-reduce for 2 backward passes\n", ddp.reducer().num_all_reduces());
     tutorial::check_close("the gradient against one device with all 128 rows",
-                          std::abs(shown_gradient(ddp) - single), 1e-6);
+                          std::abs(shown_gradient(ddp) - shown_gradient(*single)), 1e-6);
   });
 }
 
-// A way to average gradients, for the comparison.
-struct Way {
-  const char* name;
-  double mib;  // size of a bucket
-  parallel::Overlap overlap;
+// --- in slow motion
 
-  tutorial::Training training() const {
-    return {.model = kDeepModel,
-            .batch = 2048,
-            .num_devices = 2,
-            .ddp = {.bucket_mib = mib, .reducer = {.overlap = overlap}}};
-  }
-};
-
-std::vector<Way> make_ways() {
-  using enum parallel::Overlap;
-  return {{"per parameter, after backward", 1e-6, after_backward},
-          {"buckets, after backward", bucket_mib, after_backward},
-          {"buckets, during backward", bucket_mib, during_backward}};
+ActedSteps act_out(const predict::Topology& topology, parallel::Overlap overlap, int num_steps) {
+  const tutorial::Training training{
+      .model = kDeepModel,
+      .batch = 256,
+      .num_devices = 2,
+      .ddp = {.bucket_mib = bucket_mib, .reducer = {.overlap = overlap}}};
+  return tutorial::act_out(topology, training, num_steps);
 }
 
-// Acts the three ways out, and returns the seconds of a step of each.
-std::vector<double> compare_ways(const predict::Topology& topology, int num_steps) {
-  fmt::print("                                      step      hidden     exposed    busy\n");
-  std::vector<double> seconds;
-  for (const Way& way : make_ways()) {
-    const tutorial::ActedSteps acted = tutorial::act_out(topology, way.training(), num_steps);
-    fmt::print("{:<30} {:>8.0f} us {:>8.0f} us {:>8.0f} us {:>5.0f} %\n", way.name,
-               1e6 * acted.step_seconds, 1e6 * acted.breakdown.overlapped_comm,
-               1e6 * acted.breakdown.exposed_comm, 100 * acted.busy_fraction);
-    seconds.push_back(acted.step_seconds);
-  }
-  fmt::print("hidden: communication while the GPUs compute; exposed: the rest of it\n");
-  tutorial::check_times("buckets are faster than an all-reduce per parameter",
-                        seconds[1] < seconds[0]);
-  if (bucket_mib <= 0.5) {  // several buckets
+// Both GPUs do the same at the same time, so one stands for both.
+void print_lanes(const ActedSteps& acted, std::int64_t width_ns) {
+  fmt::print("gpu 0 |{}|\n      |{}|\n", tutorial::draw_kernels(acted, 0, width_ns),
+             tutorial::draw_all_reduces(acted, 0, width_ns));
+}
+
+void print_times(const char* name, const ActedSteps& acted) {
+  fmt::print("{:<24} {:>8.0f} us {:>8.0f} us {:>8.0f} us {:>5.0f} %\n", name,
+             1e6 * acted.step_seconds, 1e6 * acted.breakdown.overlapped_comm,
+             1e6 * acted.breakdown.exposed_comm, 100 * acted.busy_fraction);
+}
+
+// Draws both steps, and prints their times.
+void compare(const ActedSteps& after, const ActedSteps& during) {
+  const std::int64_t width_ns = std::max(tutorial::length_ns(after), tutorial::length_ns(during));
+  fmt::print("f forward, b backward, u update; below: the bucket that is all-reduced, from 0\n");
+  tutorial::print_axis(width_ns, /*indent=*/7);
+  print_lanes(after, width_ns);
+  print_lanes(during, width_ns);
+  fmt::print("                                step      hidden     exposed    busy\n");
+  print_times("buckets after backward", after);
+  print_times("buckets during backward", during);
+  fmt::print("hidden: communication while a kernel runs; exposed: while none does\n");
+  tutorial::check("both end with the same weights, to the bit",
+                  tutorial::has_same_bits(after.weights, during.weights));
+  if (bucket_mib <= 4) {  // several buckets
     tutorial::check_times("buckets during backward are faster than after it",
-                          seconds[2] < seconds[1]);
+                          during.step_seconds < after.step_seconds);
   }
-  return seconds;
 }
 
 tutorial::Guess guess(
-    "A model has 26 gradients. How much faster is a step if they travel in buckets while backward "
-    "runs, instead of one by one after it?",
-    {"less than 1.1 times as fast", "1.1 to 1.5 times", "more than 1.5 times"});
+    "Buckets travel after backward, or during it. How much of the communication that the GPUs "
+    "wait for disappears?",
+    {"less than half", "more than half, but not all", "all"});
 
 void run(const tutorial::Options& options) {
   require(batch_size % 2 == 0, ErrorCode::Usage, "--batch", "expected an even number, found {}",
@@ -258,11 +194,7 @@ void run(const tutorial::Options& options) {
   const int steps = epochs * ((num_rows - 1) / batch_size + 1);
   guess.ask(options);
 
-  tutorial::step(
-      1, fmt::format("buckets of {} MiB: the last layer's gradients are ready first", bucket_mib));
-  show_buckets(devices);
-
-  tutorial::step(2, "the loop of 06, with Ddp");
+  tutorial::step(1, "the loop of 06, with Ddp");
   fmt::print("one device:\n");
   const auto one = train_on(options.devices(1), epochs);
   fmt::print("two devices:\n");
@@ -271,31 +203,32 @@ void run(const tutorial::Options& options) {
                         tutorial::max_abs_difference(*two, *one),
                         tutorial::weight_tolerance(steps));
 
-  const Rows digits = tutorial::load_digits(devices[0]);
-  tutorial::step(3, "2 rows and 1 row: the mean of their means is not the mean");
-  average_weighted(digits.part(0, 3), {1, 1}, devices);
-  fmt::print("weigh each rank's loss by its rows * 2 ranks / 3 rows, so by 4/3 and 2/3:\n");
-  tutorial::check_close("average and one device",
-                        average_weighted(digits.part(0, 3), {4.0 / 3, 2.0 / 3}, devices), 1e-6);
+  tutorial::step(2, "no_sync: gradients of two batches, one all-reduce");
+  accumulate(tutorial::load_digits(devices[0]), devices);
 
-  tutorial::step(4, "no_sync: gradients of two batches, one all-reduce");
-  accumulate(digits, devices);
-
-  tutorial::step(5, fmt::format("in slow motion on two {}", topology.device.name));
-  const std::vector<double> seconds = compare_ways(topology, options.fast ? 3 : 6);
-  const double gain = seconds[0] / seconds[2];
-  guess.judge(gain < 1.1    ? 1
-              : gain <= 1.5 ? 2
+  tutorial::step(3, fmt::format("buckets of {} MiB, after backward and during it", bucket_mib));
+  tutorial::say(tutorial::describe_slow_motion(topology));
+  const int num_steps = options.fast ? 3 : 6;
+  const ActedSteps after = act_out(topology, parallel::Overlap::after_backward, num_steps);
+  const ActedSteps during = act_out(topology, parallel::Overlap::during_backward, num_steps);
+  compare(after, during);
+  const double left = during.breakdown.exposed_comm / after.breakdown.exposed_comm;
+  guess.judge(left > 0.5    ? 1
+              : left > 0.02 ? 2
                             : 3,
-              fmt::format("since it is {:.2f} times as fast", gain));
+              fmt::format("since {:.0f} % of it is left", 100 * left));
   tutorial::answer(
-      fmt::format("Ddp averages gradients in buckets while backward runs. One all-reduce per "
-                  "gradient pays the latency 26 times: {:.2f} ms a step. Buckets take {:.2f} ms, "
-                  "and during backward {:.2f} ms: {:.2f} times as fast, with the same weights.",
-                  1e3 * seconds[0], 1e3 * seconds[1], 1e3 * seconds[2], gain),
-      {{"--bucket-mib 25",
-        "One bucket holds everything, so nothing can overlap. PyTorch has 1 MiB first, then 25."},
-       {"--machine k80-p2-16x", "Slow GPUs compute so long that it hardly matters."}});
+      fmt::format("Ddp sends a bucket as soon as its last gradient is there, so it travels while "
+                  "backward computes the others. Of {:.0f} us of exposed communication {:.0f} are "
+                  "left, since {} is full only at the end. A step is {:.2f} times as fast, with "
+                  "the same weights.",
+                  1e6 * after.breakdown.exposed_comm, 1e6 * during.breakdown.exposed_comm,
+                  left > 0.99 ? "the only bucket" : "the first layers' bucket",
+                  after.step_seconds / during.step_seconds),
+      {{"--bucket-mib 100",
+        "One bucket holds everything: one latency, but nothing is hidden. Which is faster?"},
+       {"--machine k80-p2-16x",
+        "Slow GPUs behind PCIe: how much of the communication is hidden?"}});
 }
 
 }  // namespace
@@ -310,7 +243,6 @@ int main(int argc, char** argv) {
                      "rows per step over both ranks, an even number");
     flags.add_number("--lr", learning_rate, 1e-4, 0.5, "learning rate");
   };
-  constexpr const char* kQuestion =
-      "How does DDP train one model on many ranks, and why not all-reduce gradient by gradient?";
-  return run_main(argc, argv, kQuestion, run, {.num_devices = 2, .add_flags = add_flags});
+  return run_main(argc, argv, "How does DDP hide communication behind the backward pass?", run,
+                  {.num_devices = 2, .add_flags = add_flags});
 }

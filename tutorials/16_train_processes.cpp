@@ -49,7 +49,7 @@ struct Place {
 };
 
 // The rank's part of a batch. Its loss is a mean over fewer rows than the others' where the batch
-// cannot be cut evenly (the last one of an epoch), so it is weighted by its share (tutorial 10).
+// cannot be cut evenly (the last one of an epoch), so it is weighted by its share (tutorial 09).
 Variable weighted_loss(nn::Module& net, const Rows& batch, const Place& place) {
   const Rows shard = batch.shard(place.rank, place.num_ranks, place.device);
   const double share = 1.0 * shard.count() / batch.count();
