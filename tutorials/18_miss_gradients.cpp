@@ -1,11 +1,15 @@
-// 18: What does DDP do if a rank has no gradient for a parameter, or no rows at all?
+// 18: What does DDP do if a rank has no gradient for a parameter?
+//
+// Ddp sends a bucket when all its gradients are there. A parameter that takes no part in the loss
+// never gets one: its bucket is never full, and the other ranks wait for it. So by default every
+// parameter must take part on every rank, and Ddp says which did not. Told that some may be
+// missing, it finds out in each step which they are, on all ranks.
 //
 // You will see: a model with two heads, of which rank 1 uses one: first the error, then the average
-// that find_unused_parameters makes of it, and what static_graph saves. Then ranks with unequally
-// many batches: the error without join, and join, which divides by all ranks or by those that still
-// have rows. At the end both at once give the weights that one device has.
+// that find_unused_parameters makes of it, and what static_graph saves. At the end a training whose
+// rank 1 never uses the second head gives the weights that one device has.
 //
-// Run:  18_miss_gradients [--ranks 3] [--short 3] [--device auto|cpu|cuda] [--fast]
+// Run:  18_miss_gradients [--ranks 3] [--device auto|cpu|cuda] [--fast]
 //
 // Expected output with --fast: tutorials/expected/18.txt
 
@@ -23,14 +27,12 @@ namespace {
 using namespace lockstep;
 using parallel::Ddp;
 using parallel::DdpOptions;
-using parallel::JoinDivisor;
 using parallel::Unused;
 
 constexpr int kBatch = 16;  // rows of a rank's batch
-constexpr int kSteps = 5;   // batches of every rank but rank 0
+constexpr int kSteps = 5;   // batches of a rank
 
-int num_ranks = 3;    // --ranks
-int short_steps = 3;  // --short: batches of rank 0
+int num_ranks = 3;  // --ranks
 
 // Two heads of ten digits on one body. The right one takes part if it is asked to.
 class TwoHeads final : public nn::ModuleOf<TwoHeads> {
@@ -77,8 +79,6 @@ tutorial::Rows batch_of(int rank, int step, Device device) {
 Variable sum_of_outputs(nn::Module& net, int rank, Device device) {
   return sum(net(batch_of(rank, 0, device).x));
 }
-
-// --- parameters without a gradient
 
 void fail_without_find(const std::vector<Device>& devices) {
   std::string message;
@@ -150,106 +150,39 @@ void take_first_graph(const std::vector<Device>& devices) {
                   is_rebuilt);
 }
 
-// --- ranks without rows
-
-int steps_of(int rank) {
-  return rank == 0 ? short_steps : kSteps;
-}
-
-void fail_without_join(const std::vector<Device>& devices) {
-  std::string message;
-  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
-    const auto model = make_model(device);
-    Ddp ddp(model, ranks);
-    const auto train = [&] {
-      for (int step = 0; step < steps_of(rank); ++step) {
-        sum_of_outputs(ddp, rank, device).backward();
-      }
-    };
-    if (rank == 0) return train();
-    const std::string error = tutorial::expect_error(train);
-    if (rank == 1) message = error;
-  });
-  tutorial::say("  " + message, 4);
-  tutorial::check("the error names the rank that left",
-                  message.find("rank 0") != std::string::npos);
-}
-
-// The gradient that rank 1 sees in each step if every rank's own is 50.
-std::vector<double> joined_gradients(const std::vector<Device>& devices, JoinDivisor divisor) {
-  std::vector<double> gradients;
-  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
-    const auto linear = std::make_shared<nn::Linear>(1, 1, nn::LinearOptions{.device = device});
-    Ddp ddp(linear, ranks);
-    const Variable rows(Tensor::full({50, 1}, 1, DType::float32, device));
-    parallel::join(
-        ddp,
-        [&] {
-          for (int step = 0; step < steps_of(rank); ++step) {
-            linear->zero_grad();
-            sum(ddp(rows)).backward();
-            if (rank == 1) gradients.push_back(linear->bias().grad().item());
-          }
-        },
-        divisor);
-  });
-  return gradients;
-}
-
-void join_uneven(const std::vector<Device>& devices) {
-  const std::vector<double> by_all = joined_gradients(devices, JoinDivisor::world_size);
-  const std::vector<double> by_active = joined_gradients(devices, JoinDivisor::active_ranks);
-  fmt::print("step  ranks with rows  divided by {:>2}  by the active ranks\n", num_ranks);
-  bool is_right = true;
-  for (int step = 0; step < kSteps; ++step) {
-    const int active = step < short_steps ? num_ranks : num_ranks - 1;
-    fmt::print("{:4} {:16} {:14.2f} {:21.2f}\n", step, active, by_all[step], by_active[step]);
-    is_right &= std::abs(by_all[step] - 50.0 * active / num_ranks) < 1e-3;
-    is_right &= std::abs(by_active[step] - 50.0) < 1e-3;
-  }
-  tutorial::check(fmt::format("among {} ranks: 50 * {} / {} dividing by all, 50 by the active "
-                              "ranks",
-                              num_ranks, num_ranks - 1, num_ranks),
-                  is_right);
-}
-
-// --- both at once: rank 1 lacks the right head, and rank 0 has fewer batches
+// --- train
 
 Variable loss_of(nn::Module& net, int rank, int step, Device device) {
   const tutorial::Rows batch = batch_of(rank, step, device);
   return cross_entropy(net(batch.x), batch.labels);
 }
 
-std::shared_ptr<nn::Module> train_joined(const std::vector<Device>& devices, JoinDivisor divisor) {
+std::shared_ptr<nn::Module> train(const std::vector<Device>& devices) {
   std::shared_ptr<nn::Module> result;
   tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
     const auto model = make_model(device);
     model->uses_right = rank != 1;
     Ddp ddp(model, ranks, with(Unused::find));
     optim::Sgd sgd(model->parameters(), {.learning_rate = 0.1});
-    const auto train = [&] {
-      for (int step = 0; step < steps_of(rank); ++step) {
-        sgd.zero_grad();
-        loss_of(ddp, rank, step, device).backward();
-        sgd.step();
-      }
-    };
-    parallel::join(ddp, train, divisor);
-    if (rank == 0) result = model;  // which has the last rank's weights now
+    for (int step = 0; step < kSteps; ++step) {
+      sgd.zero_grad();
+      loss_of(ddp, rank, step, device).backward();
+      sgd.step();
+    }
+    if (rank == 0) result = model;
   });
   return result;
 }
 
-std::shared_ptr<nn::Module> train_one(Device device, JoinDivisor divisor) {
+// One device with the batches of all ranks, of which rank 1's use the left head alone.
+std::shared_ptr<nn::Module> train_one(Device device) {
   const auto model = make_model(device);
   optim::Sgd sgd(model->parameters(), {.learning_rate = 0.1});
   for (int step = 0; step < kSteps; ++step) {
-    const int active = step < short_steps ? num_ranks : num_ranks - 1;
     sgd.zero_grad();
-    for (int rank = num_ranks - active; rank < num_ranks; ++rank) {
+    for (int rank = 0; rank < num_ranks; ++rank) {
       model->uses_right = rank != 1;
-      const double parts = divisor == JoinDivisor::world_size ? num_ranks : active;
-      scale(loss_of(*model, rank, step, device), 1 / parts).backward();
+      scale(loss_of(*model, rank, step, device), 1.0 / num_ranks).backward();
     }
     sgd.step();
   }
@@ -267,28 +200,18 @@ void run(const tutorial::Options& options) {
   take_first_graph(two);
 
   tutorial::step(
-      4, fmt::format("rank 0 has {} batches, the others {}: an error", short_steps, kSteps));
-  fail_without_join(devices);
-  tutorial::step(5, "the same with join; every rank's own gradient is 50");
-  join_uneven(devices);
-
-  tutorial::step(6, "train with a missing head and uneven batches");
-  for (const JoinDivisor divisor : {JoinDivisor::world_size, JoinDivisor::active_ranks}) {
-    const double difference = tutorial::max_abs_difference(*train_joined(devices, divisor),
-                                                           *train_one(devices[0], divisor));
-    const char* by = divisor == JoinDivisor::world_size ? "world size" : "active ranks";
-    tutorial::check_close(fmt::format("divided by the {}: weights against one device's", by),
-                          difference, tutorial::weight_tolerance(kSteps));
-  }
+      4, fmt::format("train {} ranks, of which rank 1 never uses the right head", num_ranks));
+  const double difference = tutorial::max_abs_difference(*train(devices), *train_one(devices[0]));
+  tutorial::check_close("weights against one device's", difference,
+                        tutorial::weight_tolerance(kSteps));
   tutorial::answer(
-      fmt::format(
-          "It fails with an error that names the rank, unless you told it what to do. "
-          "Unused::find averages over all ranks and counts a missing gradient as 0 (16 and "
-          "none give 8). Under join a rank without rows counts as 0, too ({:.2f} of 50), or "
-          "not at all (50).",
-          50.0 * (num_ranks - 1) / num_ranks),
+      fmt::format("It fails with an error that names the rank and its parameters, unless you told "
+                  "it that some may be missing. Unused::find averages over all ranks and counts a "
+                  "missing gradient as 0: 16 and none give 8. So {} ranks train as one device with "
+                  "all their rows, within {:.0e}.",
+                  num_ranks, difference),
       {{"--ranks 8", "One missing rank of eight counts for less."},
-       {"--short 0", "Rank 0 has no rows at all, and ends with the others' weights."}});
+       {"--ranks 2", "Half of the ranks lack the head: do the weights still agree?"}});
 }
 
 }  // namespace
@@ -297,10 +220,8 @@ int main(int argc, char** argv) {
   using namespace lockstep::tutorial;
   const auto add_flags = [](Flags& flags, Options& options) {
     options.num_devices = 8;
-    flags.add_number("--ranks", num_ranks, 2, 8, "how many ranks");
-    flags.add_number("--short", short_steps, 0, 4, "batches of rank 0; the others have 5");
+    flags.add_number("--ranks", num_ranks, 2, 8, "how many ranks train in step 4");
   };
-  return run_main(argc, argv,
-                  "What does DDP do if a rank has no gradient for a parameter, or no rows at all?",
-                  run, {.num_devices = 3, .add_flags = add_flags});
+  return run_main(argc, argv, "What does DDP do if a rank has no gradient for a parameter?", run,
+                  {.num_devices = 3, .add_flags = add_flags});
 }
