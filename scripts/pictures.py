@@ -6,6 +6,7 @@
 
 Plans are those that `lockstep plan` prints; --program PATH says where lockstep is (default: build/release/bin).
 """
+
 import argparse
 import importlib
 import pathlib
@@ -14,8 +15,11 @@ import xml.etree.ElementTree
 
 from pictures import kit, sources
 
-THEMES = sorted(path.stem for path in pathlib.Path(kit.__file__).parent.glob("*.py")
-                if path.stem not in ("__init__", "kit", "sources"))
+THEMES = sorted(
+    path.stem
+    for path in pathlib.Path(kit.__file__).parent.glob("*.py")
+    if path.stem not in ("__init__", "kit", "sources")
+)
 LARGEST = 25_000  # bytes of a picture
 
 
@@ -48,7 +52,9 @@ def main():
         elif not path.is_file() or path.read_text(encoding="utf-8") != svg:
             wrong.append(path.name)
     if not flags.names:
-        wrong += [f"{path.name} (nothing draws it)" for path in flags.folder.glob("*.svg") if path.stem not in kit.PICTURES]
+        wrong += [
+            f"{path.name} (nothing draws it)" for path in flags.folder.glob("*.svg") if path.stem not in kit.PICTURES
+        ]
     if wrong and not flags.write:
         sys.exit(f"pictures: these are not what scripts/pictures.py --write draws: {', '.join(wrong)}")
 

@@ -1,4 +1,5 @@
 """Averages of gradients, and plans in which ranks pass whole buffers."""
+
 from .kit import Drawing, picture
 from .sources import all_reduce_steps, expected, find
 
@@ -7,21 +8,28 @@ from .sources import all_reduce_steps, expected, find
 def mean_of_means():
     text = expected("fill_buckets", "overlap_gradients")
     one, two, wrong, whole = find(r"rank 0 (\S+)   rank 1 (\S+)   average (\S+)\s+one device (\S+)$", text)
-    text = text[text.index("weigh each rank's loss"):]
+    text = text[text.index("weigh each rank's loss") :]
     heavy, light = find(r"so by (\d+/\d+) and (\d+/\d+)", text)
     first, second, right, _ = find(r"rank 0 (\S+)   rank 1 (\S+)   average (\S+)\s+one device (\S+)$", text)
-    drawing = Drawing(330, "The mean of means is not the mean",
-                      "Ranks with unequal rows: weigh each rank's gradient by its rows before averaging.")
+    drawing = Drawing(
+        330,
+        "The mean of means is not the mean",
+        "Ranks with unequal rows: weigh each rank's gradient by its rows before averaging.",
+    )
     drawing.text(120, 34, "rows", 12, kind="faint")
     drawing.text(290, 34, "gradient: mean of its rows", 12, kind="faint")
     for rank, (y, rows, mean) in enumerate(((52, 2, one), (140, 1, two))):
         drawing.chip(30, y + 18, f"rank {rank}", rank)
         for row in range(rows):
-            drawing.box(104, y + 8 + row * 24 + (12 if rows == 1 else 0), 80, 20, f"row {rank * 2 + row}", f"r{rank}", 12)
+            drawing.box(
+                104, y + 8 + row * 24 + (12 if rows == 1 else 0), 80, 20, f"row {rank * 2 + row}", f"r{rank}", 12
+            )
         drawing.arrow((192, y + 30), (236, y + 30))
         drawing.box(244, y + 14, 92, 32, short(mean), "g", 14)
-    for y, name, weights, values, result in ((52, "plain average", ("1/2", "1/2"), (one, two), wrong),
-                                             (140, "weighted average", ("2/3", "1/3"), (one, two), right)):
+    for y, name, weights, values, result in (
+        (52, "plain average", ("1/2", "1/2"), (one, two), wrong),
+        (140, "weighted average", ("2/3", "1/3"), (one, two), right),
+    ):
         drawing.box(400, y - 10, 268, 76, "", "soft", corner=6)
         drawing.text(416, y + 12, name, 13, "start", weight="600")
         sums = " + ".join(f"{weight} · ({short(value)})" for weight, value in zip(weights, values))
@@ -41,9 +49,14 @@ def mean_of_means():
 def average():
     text = expected("train_replicas")
     total, whole = find(r"one device has all (\d+) rows: +(\S+)", text)
-    means = [find(rf"rank {rank} has (\d+) of them: +([-+\d.]+), after the average ([-+\d.]+)", text) for rank in range(2)]
-    drawing = Drawing(290, "Equal shards: the mean of the means is the mean",
-                      "Each rank averages over equally many rows, so the average of their gradients is that of all rows.")
+    means = [
+        find(rf"rank {rank} has (\d+) of them: +([-+\d.]+), after the average ([-+\d.]+)", text) for rank in range(2)
+    ]
+    drawing = Drawing(
+        290,
+        "Equal shards: the mean of the means is the mean",
+        "Each rank averages over equally many rows, so the average of their gradients is that of all rows.",
+    )
     drawing.text(160, 34, "rows", 12, kind="faint")
     drawing.text(314, 34, "gradient: mean of its rows", 12, kind="faint")
     drawing.text(564, 34, "after the average", 12, kind="faint")
@@ -77,7 +90,9 @@ def gather_sum():
     starts = [find(rf"^    rank {rank}: +(\d+) +(\d+) +(\d+)$", text) for rank in range(4)]
     sums = [str(sum(int(start[column]) for start in starts)) for column in range(3)]
     steps = all_reduce_steps("reduce-broadcast", 4, 3)
-    drawing = Drawing(340, "All gradients to rank 0", "Rank 0 receives, adds and sends back everything: the others wait for it.")
+    drawing = Drawing(
+        340, "All gradients to rank 0", "Rank 0 receives, adds and sends back everything: the others wait for it."
+    )
     for step, (title, transfers) in enumerate(steps):
         x = 40 + step * 350
         drawing.text(x + 120, 34, f"{step + 1}. {'add on' if step == 0 else 'copy from'} rank 0", 13, weight="600")

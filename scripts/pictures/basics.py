@@ -1,4 +1,5 @@
 """One device: memories, the tape of backward(), and how a matrix lies in memory."""
+
 from .kit import Drawing, picture
 from .sources import expected, find, find_all
 
@@ -10,7 +11,11 @@ def devices():
     text = expected("list_devices")
     rows, columns = find(r"batch is Tensor\[(\d+), (\d+)\]", text)
     used = find(r"after making batch +cpu:0: +(\d+ B) +cpu:1: +(\d+ B)", text)
-    drawing = Drawing(310, "Two devices, two memories", "A tensor is in the memory of one device, and gets to another one only if you copy it.")
+    drawing = Drawing(
+        310,
+        "Two devices, two memories",
+        "A tensor is in the memory of one device, and gets to another one only if you copy it.",
+    )
     for device in range(2):
         drawing.device(30 + device * 400, 36, 240, 220, f"cpu:{device}", device)
         drawing.text(150 + device * 400, 70, f"in use: {used[device]}", 14, weight="600")
@@ -35,8 +40,11 @@ def chain():
     bias = find(r"^  b\[0\] +\S+ +(\S+)", text)[0]
     weight = find(r"^  W\[1\] +\S+ +(\S+)", text)[0]
     loss = find(r"by the engine (\S+)", text)[0]
-    drawing = Drawing(320, "Forward leaves a tape, backward goes back on it",
-                      "Forward notes each operation; backward goes through them in reverse, to every parameter.")
+    drawing = Drawing(
+        320,
+        "Forward leaves a tape, backward goes back on it",
+        "Forward notes each operation; backward goes through them in reverse, to every parameter.",
+    )
     for number, name in enumerate(names):
         x = 130 + number * 160
         drawing.box(x, 110, 104, 46, name, "plain", 15, "600")
@@ -66,8 +74,11 @@ def gemm():
     memory = find(r"memory ([\d ]+), row-major", text)[0].split()
     table = [row.split() for row in rows]
     columns = list(map(list, zip(*table)))
-    drawing = Drawing(440, "Row-major and column-major",
-                      "Read by columns, the same bytes are the transpose: the factors change places, nothing is copied.")
+    drawing = Drawing(
+        440,
+        "Row-major and column-major",
+        "Read by columns, the same bytes are the transpose: the factors change places, nothing is copied.",
+    )
     for number, value in enumerate(memory):
         drawing.box(212 + number * 46, 36, 46, 34, value, KINDS[number // len(table[0])], 15, corner=0)
     drawing.text(200, 58, "memory", 13, "end", weight="600")

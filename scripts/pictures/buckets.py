@@ -1,8 +1,9 @@
 """Buckets of gradients, and what overlaps: DDP's step on its lanes."""
+
 import re
 
 from .kit import Drawing, picture
-from .sources import expected, find, find_all, plan
+from .sources import expected, find_all
 
 KINDS = {"f": "a", "b": "g", "u": "p", "+": "g"}  # of lanes' letters: forward, backward, update, adding up
 
@@ -11,8 +12,11 @@ KINDS = {"f": "a", "b": "g", "u": "p", "+": "g"}  # of lanes' letters: forward, 
 def buckets():
     text = re.sub(r"\n {8,}", " ", expected("fill_buckets", "overlap_gradients"))
     found = find_all(r"^bucket (\d+): ([\w., ]+): (\d+) KiB, ready ([\d.]+) ms", text)
-    drawing = Drawing(300, "Which gradient is in which bucket",
-                      "Backward goes from the last layer to the first, so bucket 0 is full first, and travels first.")
+    drawing = Drawing(
+        300,
+        "Which gradient is in which bucket",
+        "Backward goes from the last layer to the first, so bucket 0 is full first, and travels first.",
+    )
     names = [name for _, slots, *_ in found for name in slots.split(", ")][::-1]  # first layer first
     layers = sorted({int(name.split(".")[0]) for name in names})
     left, stride, place = 34, 636 / len(layers), {}
@@ -33,8 +37,14 @@ def buckets():
             drawing.arrow((x + width / 2, 102), (x + width / 2, 131), kind="back")
         drawing.parts.append(f'<path d="M{begin - 1:g} 128V166h{end - begin + 1.5:g}V128" class="go"/>')
         for line, words in enumerate((f"bucket {bucket}", f"{size} KiB", f"{ready} ms")):
-            drawing.text((begin + end) / 2, 190 + 18 * line, words, 12, weight="600" if line == 0 else "",
-                         kind="" if line < 2 else "faint")
+            drawing.text(
+                (begin + end) / 2,
+                190 + 18 * line,
+                words,
+                12,
+                weight="600" if line == 0 else "",
+                kind="" if line < 2 else "faint",
+            )
     drawing.text(left, 254, "ms: when it is full, counted from the start of backward", 12, "start", "faint")
     return drawing
 
@@ -59,8 +69,11 @@ def overlap():
     both = lanes(text, 0)[:2]
     exposed = find_all(r"^(?:after|during) backward +\d+ us +\d+ % +\d+ us +(\d+) us", text)
     steps = find_all(r"^(?:after|during) backward +(\d+) us", text)
-    drawing = Drawing(330, "All-reduce after backward, and during it",
-                      "Buckets that travel while backward still computes cost little: the step is shorter.")
+    drawing = Drawing(
+        330,
+        "All-reduce after backward, and during it",
+        "Buckets that travel while backward still computes cost little: the step is shorter.",
+    )
     left, width = 132, 540
     for number, (words, (_, compute, communication)) in enumerate(zip(("after backward", "during backward"), both)):
         y = 42 + number * 130
@@ -71,7 +84,9 @@ def overlap():
         end = 0
         for letter, begin, stop in pieces(compute):
             name = {"f": "forward", "b": "backward", "u": "update"}[letter]
-            drawing.box(left + begin * width, y, (stop - begin) * width, 30, name if stop - begin > 0.09 else "", KINDS[letter])
+            drawing.box(
+                left + begin * width, y, (stop - begin) * width, 30, name if stop - begin > 0.09 else "", KINDS[letter]
+            )
             end = max(end, stop)
         for letter, begin, stop in pieces(communication):
             drawing.box(left + begin * width, y + 36, (stop - begin) * width, 30, letter, "g", 12)

@@ -1,4 +1,5 @@
 """Images: a digit, patches, batch norm's statistics and the running ones."""
+
 from .kit import Drawing, picture
 from .sources import digit as read_digit
 from .sources import expected, find, find_all
@@ -13,8 +14,10 @@ def digit():
     for row, line in enumerate(pixels):
         for column, value in enumerate(line):
             grey = 255 - round(value / 16 * 255)
-            drawing.parts.append(f'<rect x="{34 + column * 24}" y="{28 + row * 24}" width="24" height="24" '
-                                 f'fill="#{grey:02x}{grey:02x}{grey:02x}" stroke="#9aa5b1" stroke-width=".5"/>')
+            drawing.parts.append(
+                f'<rect x="{34 + column * 24}" y="{28 + row * 24}" width="24" height="24" '
+                f'fill="#{grey:02x}{grey:02x}{grey:02x}" stroke="#9aa5b1" stroke-width=".5"/>'
+            )
     drawing.arrow((236, 124), (276, 124))
     for row, line in enumerate(pixels):
         for column, value in enumerate(line):
@@ -38,10 +41,17 @@ def patches():
     rows = [line.split() for line in find_all(r"^  row \d   ([\d ]+)  ->", text)]
     results = find_all(r"^  row \d .*->\s+(\S+)$", text)
     kernel = find(r"^  kernel   ([-\d ]+)$", text)[0].split()
-    image = [[rows[0][0], rows[0][1], rows[0][2], rows[1][2]], [*rows[0][3:6], rows[1][5]], [*rows[0][6:9], rows[1][8]],
-             [*rows[2][6:9], rows[3][8]]]
-    drawing = Drawing(330, "A convolution: patches times a kernel",
-                      "Each place where the kernel fits is one row of 9 numbers, multiplied by the same 9 weights.")
+    image = [
+        [rows[0][0], rows[0][1], rows[0][2], rows[1][2]],
+        [*rows[0][3:6], rows[1][5]],
+        [*rows[0][6:9], rows[1][8]],
+        [*rows[2][6:9], rows[3][8]],
+    ]
+    drawing = Drawing(
+        330,
+        "A convolution: patches times a kernel",
+        "Each place where the kernel fits is one row of 9 numbers, multiplied by the same 9 weights.",
+    )
     drawing.text(78, 40, "image 4 × 4", 13, weight="600")
     drawing.cells(18, 54, image, "plain", 30, 30, 13)
     drawing.parts.append('<path d="M18 54h90v90h-90z" class="good"/>')
@@ -61,7 +71,9 @@ def patches():
     for number, weight in enumerate(kernel):
         drawing.box(458, 52 + number * 17, 38, 17, minus(weight), "p", 12, corner=0)
     drawing.text(638, 40, "output 2 × 2", 13, weight="600")
-    drawing.cells(278, 222, [[minus(weight) for weight in kernel[row * 3:row * 3 + 3]] for row in range(3)], "p", 26, 22, 12)
+    drawing.cells(
+        278, 222, [[minus(weight) for weight in kernel[row * 3 : row * 3 + 3]] for row in range(3)], "p", 26, 22, 12
+    )
     drawing.text(368, 259, "the same 9 weights, as a 3 × 3 kernel", 12, "start", "faint")
     return drawing
 
@@ -70,10 +82,10 @@ def minus(number):
     return number.replace("-", "\u2212")
 
 
-def spots(drawing, x, y, scale, values, rank, low):
-    """Values as dots on a number line that begins at `low`."""
+def spots(drawing, x, y, scale, values, rank):
+    """Values as dots on a number line whose 0 is at x."""
     for value in values:
-        drawing.parts.append(f'<circle cx="{x + (value - low) * scale:g}" cy="{y:g}" r="8" class="r{rank % 4}"/>')
+        drawing.parts.append(f'<circle cx="{x + value * scale:g}" cy="{y:g}" r="8" class="r{rank % 4}"/>')
 
 
 @picture
@@ -82,11 +94,19 @@ def batch_norm():
     numbers = r"^{}((?: +[-\d.]+)+) +mean +([-\d.]+) +->((?: +[-\d.]+)+)$"
     one = find_all(numbers.format("one device"), text)[0]
     halves = [find_all(numbers.format(f"device {device}"), text) for device in range(2)]
-    drawing = Drawing(402, "Batch norm on two devices", "With statistics of their own rows, 0 and 3 become the same; shared ones keep them apart.",
-                      "Six numbers, on one device and on two, and what batch norm makes of them.")
+    drawing = Drawing(
+        402,
+        "Batch norm on two devices",
+        "With statistics of their own rows, 0 and 3 become the same; shared ones keep them apart.",
+        "Six numbers, on one device and on two, and what batch norm makes of them.",
+    )
     drawing.text(170, 34, "numbers, and their mean", 13, weight="600")
     drawing.text(540, 34, "after batch norm", 13, weight="600")
-    cases = (("one device", [one]), ("own rows", [half[0] for half in halves]), ("shared", [half[1] for half in halves]))
+    cases = (
+        ("one device", [one]),
+        ("own rows", [half[0] for half in halves]),
+        ("shared", [half[1] for half in halves]),
+    )
     for case, (name, parts) in enumerate(cases):
         y = 78 + case * 108
         drawing.text(20, y - 18, name, 13, "start", weight="600")
@@ -96,8 +116,8 @@ def batch_norm():
         for device, (values, mean, results) in enumerate(parts):
             inputs, outputs = [float(value) for value in values.split()], [float(value) for value in results.split()]
             lower = device * 18 if name == "own rows" else 0
-            spots(drawing, 60, y + 14, 46, inputs, device, 0)
-            spots(drawing, 540, y + 14 + lower, 78, outputs, device, 0)
+            spots(drawing, 60, y + 14, 46, inputs, device)
+            spots(drawing, 540, y + 14 + lower, 78, outputs, device)
             if name != "shared":
                 mark_mean(drawing, 60 + float(mean) * 46, y + 14, mean)
         if name == "shared":
@@ -118,10 +138,13 @@ def mark_mean(drawing, x, y, mean):
 def running_statistics():
     text = expected("share_statistics")
     means = [float(mean) for mean in find_all(r"^device [01] .*mean +([\d.]+) ", text)[:2]]
-    drawing = Drawing(330, "Running statistics on two ranks",
-                      "Each rank's running mean follows its own rows, and evaluation uses it: the ranks' answers differ.",
-                      f"Running means start at 0 and go a tenth of the way to the batch's mean in every step; rank 0's batches have the "
-                      f"mean {means[0]:g}, rank 1's {means[1]:g}.")
+    drawing = Drawing(
+        330,
+        "Running statistics on two ranks",
+        "Each rank's running mean follows its own rows, and evaluation uses it: the ranks' answers differ.",
+        f"Running means start at 0 and go a tenth of the way to the batch's mean in every step; rank 0's batches have the "
+        f"mean {means[0]:g}, rank 1's {means[1]:g}.",
+    )
     left, bottom, stride, scale = 60, 240, 28, 160 / max(means)
     drawing.line(left, bottom, left + 460, bottom, "go")
     drawing.line(left, 56, left, bottom, "go")

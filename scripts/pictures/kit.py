@@ -8,6 +8,7 @@ the same kind everywhere:
   plain soft      a box, a quiet box
   ghost           what isn't there: dashed
 """
+
 import math
 from xml.sax.saxutils import escape
 
@@ -33,7 +34,8 @@ PATTERNS = (
     '<pattern id="a" width="6" height="6" patternUnits="userSpaceOnUse"><rect width="6" height="6" fill="#ffe9a6"/>'
     '<circle cx="3" cy="3" r="1" fill="#d9b23c"/></pattern>'
     '<pattern id="o" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" fill="#ddd3f0"/>'
-    '<path d="M0 2.5h5" stroke="#b3a0da"/></pattern>')
+    '<path d="M0 2.5h5" stroke="#b3a0da"/></pattern>'
+)
 
 FONTS = "system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif"
 WHITE_INSIDE = {"r0"}
@@ -64,11 +66,15 @@ class Drawing:
         anchor = "" if anchor == "start" else f' text-anchor="{anchor}"'
         kind = f' class="{kind}"' if kind else ""
         weight = f' font-weight="{weight}"' if weight else ""
-        self.parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}"{anchor}{kind}{weight}>{escape(str(words))}</text>')
+        self.parts.append(
+            f'<text x="{x:g}" y="{y:g}" font-size="{size}"{anchor}{kind}{weight}>{escape(str(words))}</text>'
+        )
 
     def box(self, x, y, width, height, words="", kind="plain", size=12, weight="", corner=3):
         """A rectangle with words in its middle, one line for each line of them."""
-        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{corner}" class="{kind}"/>')
+        self.parts.append(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{corner}" class="{kind}"/>'
+        )
         lines = str(words).split("\n") if words != "" else []
         inside = "w" if kind in WHITE_INSIDE else "" if kind in INK_INSIDE else "k"
         for number, line in enumerate(lines):
@@ -79,15 +85,25 @@ class Drawing:
         """A tensor as a grid of its values, a list of rows. `kind` may be a function of (row, column)."""
         for row, line in enumerate(values):
             for column, value in enumerate(line):
-                self.box(x + column * width, y + row * height, width, height, value,
-                         kind(row, column) if callable(kind) else kind, size, corner=0)
+                self.box(
+                    x + column * width,
+                    y + row * height,
+                    width,
+                    height,
+                    value,
+                    kind(row, column) if callable(kind) else kind,
+                    size,
+                    corner=0,
+                )
 
     def grid(self, x, y, rows, columns, kind, width, height):
         """A tensor whose values don't matter: one path, however many cells."""
         lines = "".join(f"M{x:g} {y + row * height:g}h{columns * width:g}" for row in range(1, rows))
         lines += "".join(f"M{x + column * width:g} {y:g}v{rows * height:g}" for column in range(1, columns))
-        self.parts.append(f'<path d="M{x:g} {y:g}h{columns * width:g}v{rows * height:g}h{-columns * width:g}z{lines}" '
-                          f'class="{kind}" stroke-width=".7"/>')
+        self.parts.append(
+            f'<path d="M{x:g} {y:g}h{columns * width:g}v{rows * height:g}h{-columns * width:g}z{lines}" '
+            f'class="{kind}" stroke-width=".7"/>'
+        )
 
     def bars(self, rectangles, kind):
         """Many rectangles (x, y, width, height) of one kind in one path, without frames."""
@@ -97,7 +113,9 @@ class Drawing:
 
     def device(self, x, y, width, height, label, rank):
         """A device or a rank: a frame in its colour, and its name on the frame."""
-        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="7" class="f r{rank % 4}"/>')
+        self.parts.append(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="7" class="f r{rank % 4}"/>'
+        )
         self.chip(x + 8, y - 10, label, rank)
 
     def chip(self, x, y, label, rank, width=0):
@@ -117,16 +135,14 @@ class Drawing:
     @staticmethod
     def head(before, end, size=6):
         angle = math.atan2(end[1] - before[1], end[0] - before[0])
-        sides = [(end[0] - size * math.cos(angle + turn), end[1] - size * math.sin(angle + turn)) for turn in (0.5, -0.5)]
+        sides = [
+            (end[0] - size * math.cos(angle + turn), end[1] - size * math.sin(angle + turn)) for turn in (0.5, -0.5)
+        ]
         (x0, y0), (x1, y1) = sides
         return f"M{x0:.1f} {y0:.1f}L{end[0]:g} {end[1]:g}L{x1:.1f} {y1:.1f}"
 
     def line(self, x0, y0, x1, y1, kind="rule"):
         self.parts.append(f'<path d="M{x0:g} {y0:g}L{x1:g} {y1:g}" class="{kind}"/>')
-
-    def brace(self, x, y0, y1, depth=8):
-        """A bracket over rows y0 to y1, open to the left if depth > 0."""
-        self.parts.append(f'<path d="M{x:g} {y0:g}h{depth:g}V{y1:g}h{-depth:g}" class="go"/>')
 
     def tick(self, x, y):
         self.parts.append(f'<path d="M{x - 7:g} {y:g}l5 6l9-13" class="good"/>')
@@ -142,9 +158,12 @@ class Drawing:
             x += 40 + 6.6 * len(words)
 
     def svg(self):
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{self.height}" '
-                f'viewBox="0 0 {WIDTH} {self.height}" font-family="{FONTS}" role="img" aria-labelledby="t d">\n'
-                f'<title id="t">{escape(self.title)}</title><desc id="d">{escape(self.description)}</desc>\n'
-                f'<style>{STYLE}</style><defs>{PATTERNS}</defs>\n'
-                f'<rect x=".5" y=".5" width="{WIDTH - 1}" height="{self.height - 1}" rx="10" class="card"/>\n'
-                + "\n".join(self.parts) + "\n</svg>\n")
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{self.height}" '
+            f'viewBox="0 0 {WIDTH} {self.height}" font-family="{FONTS}" role="img" aria-labelledby="t d">\n'
+            f'<title id="t">{escape(self.title)}</title><desc id="d">{escape(self.description)}</desc>\n'
+            f'<style>{STYLE}</style><defs>{PATTERNS}</defs>\n'
+            f'<rect x=".5" y=".5" width="{WIDTH - 1}" height="{self.height - 1}" rx="10" class="card"/>\n'
+            + "\n".join(self.parts)
+            + "\n</svg>\n"
+        )

@@ -1,4 +1,5 @@
 """Machines and how fast they train: the DGX A100, DataParallel against DDP, break-even, feeding, scaling."""
+
 import re
 
 from .kit import Drawing, picture
@@ -12,8 +13,12 @@ def machine():
     gpus = [node["name"] for node in figures["nodes"] if node["kind"] == "gpu"]
     switch_of = {link["from"]: link["to"] for link in figures["links"] if link["kind"] == "pcie"}
     device = figures["device"]
-    drawing = Drawing(400, "A DGX A100", "Eight GPUs reach each other at full speed through NVSwitch; CPUs are behind the slower PCIe.",
-                      f"Eight {device['name']} GPUs, each with {device['memory_gb']} GB, on an NVSwitch and on PCIe switches.")
+    drawing = Drawing(
+        400,
+        "A DGX A100",
+        "Eight GPUs reach each other at full speed through NVSwitch; CPUs are behind the slower PCIe.",
+        f"Eight {device['name']} GPUs, each with {device['memory_gb']} GB, on an NVSwitch and on PCIe switches.",
+    )
     centres = {gpu: 66 + number * 81 for number, gpu in enumerate(gpus)}
     drawing.box(30, 24, 640, 34, "NVSwitch", "plain", 14, "600")
     for number, (gpu, x) in enumerate(centres.items()):
@@ -29,26 +34,35 @@ def machine():
     cpus = [node["name"] for node in figures["nodes"] if node["kind"] == "cpu"]
     for number, cpu in enumerate(cpus):
         above = [middle[name] for name in switches if switch_of[name] == cpu]
-        centre = sum(above) / len(above)
         for x in above:
             drawing.line(x, 226, x, 262, "go")
-        drawing.box(min(above) - 50, 262, max(above) - min(above) + 100, 40, f"CPU {number} and its memory", "plain", 13)
+        drawing.box(
+            min(above) - 50, 262, max(above) - min(above) + 100, 40, f"CPU {number} and its memory", "plain", 13
+        )
         middle[cpu] = (min(above) - 50, max(above) + 50)
     drawing.line(middle["cpu0"][1], 282, middle["cpu1"][0], 282, "go")
     drawing.text(106.5, 94, f"{rate[('gpu0', 'nvswitch')]} GB/s", 12, weight="600")
     drawing.text(147, 246, f"{rate[('plx0', 'cpu0')]} GB/s", 12)
     drawing.text(350, 274, f"{rate[('cpu0', 'cpu1')]}", 12)
     drawing.text(350, 298, "GB/s", 12)
-    drawing.text(350, 340, f"{device['name']}: {device['tflops']} TFLOP/s in float32, memory {device['memory_gb_per_s']} GB/s, "
-                 f"a kernel launch {device['launch_us']} µs", 12)
+    drawing.text(
+        350,
+        340,
+        f"{device['name']}: {device['tflops']} TFLOP/s in float32, memory {device['memory_gb_per_s']} GB/s, "
+        f"a kernel launch {device['launch_us']} µs",
+        12,
+    )
     return drawing
 
 
 @picture
 def dp_and_ddp():
     rows = re.findall(r"device \d+: rows \[(\d+), (\d+)\)", plan("scatter", "--rows", 64, "--devices", 4))
-    drawing = Drawing(400, "One step of DataParallel, and one of DDP",
-                      "DataParallel's device 0 does more than the others; DDP's ranks all do the same.")
+    drawing = Drawing(
+        400,
+        "One step of DataParallel, and one of DDP",
+        "DataParallel's device 0 does more than the others; DDP's ranks all do the same.",
+    )
     for x0, title, name in ((20, "DataParallel", "cpu:"), (366, "DistributedDataParallel", "rank ")):
         drawing.text(x0 + 156, 32, title, 15, weight="600")
         for device in range(4):
@@ -91,8 +105,12 @@ def break_even():
     rows = find_all(r"^ +(\d+) +([12]) +([\d.]+) us +([\d.]+) us +([\d.]+) us +([\d.]+) us$", text)
     even = int(find(r"faster from (\d+) rows on", text)[0])
     alone = {int(row[0]): float(row[5]) for row in rows if row[1] == "1"}
-    drawing = Drawing(380, "When two devices pay off", "The all-reduce costs the same for any batch; with few rows, two devices save less than that.",
-                      f"Bars of the step's time on one and two devices, for each batch; two are faster from {even} rows on.")
+    drawing = Drawing(
+        380,
+        "When two devices pay off",
+        "The all-reduce costs the same for any batch; with few rows, two devices save less than that.",
+        f"Bars of the step's time on one and two devices, for each batch; two are faster from {even} rows on.",
+    )
     bottom, left = 290, 70
     scale = 218 / max(float(row[5]) / alone[int(row[0])] for row in rows)
     for number, batch in enumerate(alone):
@@ -123,8 +141,12 @@ def break_even():
 def feed():
     text = expected("feed_devices")
     rows = find_all(r"^ +(\d) +([\d.]+) us +([\d.]+) us +([\d.]+) us +([\d.]+) us +([\d.]+) s +(\d+) %$", text)
-    drawing = Drawing(300, "Device 0 feeds all others", "More devices shorten the kernels, but device 0 must feed each of them.",
-                      "Bars of a DataParallel step's time: kernels, copies out, gradients back.")
+    drawing = Drawing(
+        300,
+        "Device 0 feeds all others",
+        "More devices shorten the kernels, but device 0 must feed each of them.",
+        "Bars of a DataParallel step's time: kernels, copies out, gradients back.",
+    )
     left, longest = 120, max(float(row[4]) for row in rows)
     for number, (devices, kernels, copies, gradients, step, _, busy) in enumerate(rows):
         y, x = 46 + number * 52, left
@@ -145,7 +167,11 @@ def weak_strong():
     text = expected("scale_batch", "double_batch")
     rows = find_all(r"^ +(\d) +[\d.]+ ms +[\d.]+ s +([\d.]+)x +[\d.]+ ms +[\d.]+ s +([\d.]+)x$", text)
     batch = int(find(r"(\d+) rows for all", text)[0])
-    drawing = Drawing(360, "One batch for all, and one for each", "Devices that keep a full batch each stay busy; a shared batch leaves them little to do.")
+    drawing = Drawing(
+        360,
+        "One batch for all, and one for each",
+        "Devices that keep a full batch each stay busy; a shared batch leaves them little to do.",
+    )
     drawing.text(180, 32, f"{batch} rows for all", 14, weight="600")
     drawing.text(520, 32, f"{batch} rows for each", 14, weight="600")
     for number, (devices, strong, weak) in enumerate(rows):
@@ -164,9 +190,12 @@ def weak_strong():
 @picture
 def twice_batch():
     rows = find_all(r"^(\S.*?)  +(\d) +(\d+) +([\d.]+) +(\d+) +([\d.]+) +([\d.]+)$", expected("double_batch"))
-    drawing = Drawing(94 + 40 * len(rows), "Twice the batch, one change at a time",
-                      "More devices change nothing; half as many steps cost the most accuracy.",
-                      "Test accuracy of runs that differ in one thing: " + "; ".join(f"{row[0]} {row[5]}" for row in rows))
+    drawing = Drawing(
+        94 + 40 * len(rows),
+        "Twice the batch, one change at a time",
+        "More devices change nothing; half as many steps cost the most accuracy.",
+        "Test accuracy of runs that differ in one thing: " + "; ".join(f"{row[0]} {row[5]}" for row in rows),
+    )
     left, width = 236, 380
     for number, (name, _, _, _, steps, accuracy, spread) in enumerate(rows):
         y, end, error = 50 + number * 40, float(accuracy) * width, float(spread) * width
@@ -185,8 +214,14 @@ def twice_batch():
 @picture
 def slow_motion():
     factor = find_all(r"^during backward .* 1 : (\d+)$", expected("watch_step"))[0]
-    drawing = Drawing(290, "Slow motion", "A CPU device really computes, then waits until the GPU would be done, times a factor.")
-    left, parts = 150, ((70, 190), (40, 110), (90, 190))  # what a CPU computes, and what the GPU takes, times the factor
+    drawing = Drawing(
+        290, "Slow motion", "A CPU device really computes, then waits until the GPU would be done, times a factor."
+    )
+    left, parts = 150, (
+        (70, 190),
+        (40, 110),
+        (90, 190),
+    )  # what a CPU computes, and what the GPU takes, times the factor
     drawing.text(left - 16, 72, "a CPU device", 13, "end", weight="600")
     drawing.text(left - 16, 184, "a GPU", 13, "end", weight="600")
     x = left

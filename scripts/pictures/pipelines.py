@@ -1,5 +1,4 @@
 """Models that are cut into stages: pipeline schedules, and parts placed by hand."""
-import re
 
 from .buckets import KINDS, lanes, pieces
 from .kit import Drawing, picture
@@ -10,15 +9,19 @@ def schedule(name):
     """The title line, each stage's slots, the bubble, and what the first stage keeps at most."""
     text = expected("fill_pipeline", "split_model")
     title = find(rf"^{name}: (.*)$", text)[0]
-    block = text[text.index(f"{name}: "):].split("\n\n")[0]
+    block = text[text.index(f"{name}: ") :].split("\n\n")[0]
     stages = [line.split()[2:] for line in block.splitlines() if line.startswith("stage")]
     return title, stages, find(r"bubble: ([\d.]+ %)", block)[0], find(r"kept at most.*: (\d+)", block)[0]
 
 
 def draw_schedule(name, title, caption, kept):
     words, stages, bubble, most = schedule(name)
-    drawing = Drawing(112 + 34 * len(stages), title, caption,
-                      f"{words}; slots from left to right, forward and backward passes by micro-batch. {caption}")
+    drawing = Drawing(
+        112 + 34 * len(stages),
+        title,
+        caption,
+        f"{words}; slots from left to right, forward and backward passes by micro-batch. {caption}",
+    )
     left, width = 92, 590 / max(len(slots) for slots in stages)
     for stage, slots in enumerate(stages):
         y = 28 + stage * 34
@@ -38,31 +41,43 @@ def draw_schedule(name, title, caption, kept):
 
 @picture
 def pipeline_gpipe():
-    return draw_schedule("gpipe", "The pipeline schedule gpipe",
-                         "All forward passes, then all backward ones: stages wait while it fills and drains.",
-                         "stage 0 keeps {} micro-batches")
+    return draw_schedule(
+        "gpipe",
+        "The pipeline schedule gpipe",
+        "All forward passes, then all backward ones: stages wait while it fills and drains.",
+        "stage 0 keeps {} micro-batches",
+    )
 
 
 @picture
 def pipeline_1f1b():
-    return draw_schedule("1f1b", "The pipeline schedule 1f1b",
-                         "One forward, one backward, in turn: as much idle time as gpipe, but less to keep.",
-                         "stage 0 keeps {} micro-batches")
+    return draw_schedule(
+        "1f1b",
+        "The pipeline schedule 1f1b",
+        "One forward, one backward, in turn: as much idle time as gpipe, but less to keep.",
+        "stage 0 keeps {} micro-batches",
+    )
 
 
 @picture
 def pipeline_interleaved():
-    return draw_schedule("interleaved", "The pipeline schedule interleaved",
-                         "Each stage has two chunks of the model, a and b: shorter pieces fill the pipeline sooner.",
-                         "stage 0 keeps {} chunks")
+    return draw_schedule(
+        "interleaved",
+        "The pipeline schedule interleaved",
+        "Each stage has two chunks of the model, a and b: shorter pieces fill the pipeline sooner.",
+        "stage 0 keeps {} chunks",
+    )
 
 
 @picture
 def placed_parts():
     text = expected("place_parts")
     drawings = [[lanes(text, gpu)[number] for gpu in range(3)] for number in range(2)]
-    drawing = Drawing(436, "Three parts of one model on three devices",
-                      "Each part waits for the one before it; micro-batches let the parts work at once.")
+    drawing = Drawing(
+        436,
+        "Three parts of one model on three devices",
+        "Each part waits for the one before it; micro-batches let the parts work at once.",
+    )
     for gpu in range(3):
         x = 40 + gpu * 224
         drawing.device(x, 34, 172, 60, f"gpu {gpu}", gpu)
@@ -73,7 +88,9 @@ def placed_parts():
     drawing.text(238, 46, "h", 13)
     drawing.text(238, 98, "∂h", 13, kind="no")
     left, width = 92, 590
-    for number, (words, three) in enumerate(zip(("whole batch", find(r"three parts, (\d+ micro-batches)", text)[0]), drawings)):
+    for number, (words, three) in enumerate(
+        zip(("whole batch", find(r"three parts, (\d+ micro-batches)", text)[0]), drawings)
+    ):
         top = 140 + number * 126
         end = max(stop for _, compute, _ in three for _, _, stop in pieces(compute))
         drawing.text(left, top - 8, f"{words}: {steps(text)[number]} µs", 13, "start", weight="600")
@@ -89,15 +106,21 @@ def placed_parts():
 
 def steps(text):
     """Microseconds of a step with the whole batch, and with micro-batches."""
-    return [find(r"three parts, one after the other +(\d+) us", text)[0], find(r"three parts, \d+ micro-batches +(\d+) us", text)[0]]
+    return [
+        find(r"three parts, one after the other +(\d+) us", text)[0],
+        find(r"three parts, \d+ micro-batches +(\d+) us", text)[0],
+    ]
 
 
 @picture
 def column_row():
-    drawing = Drawing(372, "Tensor parallelism: a column cut, then a row cut",
-                      "Column, then row: two matrices need one all-reduce forward, and one backward.",
-                      "Each of two ranks multiplies X by its columns of W1, applies ReLU, multiplies by its rows of W2 and has a partial "
-                      "sum of Y; an all-reduce adds them. Backward, the partial gradients of X are all-reduced.")
+    drawing = Drawing(
+        372,
+        "Tensor parallelism: a column cut, then a row cut",
+        "Column, then row: two matrices need one all-reduce forward, and one backward.",
+        "Each of two ranks multiplies X by its columns of W1, applies ReLU, multiplies by its rows of W2 and has a "
+        "partial sum of Y; an all-reduce adds them. Backward, the partial gradients of X are all-reduced.",
+    )
     for rank in range(2):
         y = 36 + rank * 152
         drawing.device(118, y, 464, 128, f"rank {rank}", rank)

@@ -2,6 +2,7 @@
 
 A cell is one chunk of a rank's buffer. Each of its stripes is one rank's value that has been added to it: four stripes
 are the sum of all four ranks."""
+
 from .kit import Drawing, picture
 from .sources import all_reduce_steps
 
@@ -37,8 +38,9 @@ class Frames:
                 stripe = (width - 6) / RANKS
                 self.stripes[rank].append((x + chunk * width + 3 + rank * stripe, y + 4, stripe - 1, HEIGHT - 8))
         for chunk in arrived:
-            self.drawing.parts.append(f'<rect x="{x + chunk * width:g}" y="{y:g}" width="{width:g}" height="{HEIGHT}" '
-                                      f'class="go"/>')
+            self.drawing.parts.append(
+                f'<rect x="{x + chunk * width:g}" y="{y:g}" width="{width:g}" height="{HEIGHT}" ' f'class="go"/>'
+            )
 
     def finish(self):
         for rank, stripes in enumerate(self.stripes):
@@ -63,8 +65,11 @@ def labels(drawing, x, y, gap=GAP):
 @picture
 def ring():
     steps = all_reduce_steps("ring", RANKS, RANKS)
-    drawing = Drawing(452, "The ring all-reduce, step by step",
-                      "Each rank sends one chunk to the next rank: three steps add, three steps copy.")
+    drawing = Drawing(
+        452,
+        "The ring all-reduce, step by step",
+        "Each rank sends one chunk to the next rank: three steps add, three steps copy.",
+    )
     frames = Frames(drawing)
     for number, holds in enumerate(states(steps)):
         x, y = 52 + (number % 4) * 166, 60 + (number // 4) * 202
@@ -84,8 +89,14 @@ def ring():
                 drawing.arrow((centre, row(y, receiver) - 14), (centre, row(y, receiver) - 1))
     x, y = 46 + 3 * 166, 60 + 202
     sent = len([transfer for _, transfers in steps for transfer in transfers]) / RANKS  # chunks by each rank
-    for line, words in enumerate(("stripe: a rank's value", "four stripes: the sum", f"2 · ({RANKS} − 1) = {len(steps)} steps",
-                                  f"each sends {sent / RANKS:g} buffers")):
+    for line, words in enumerate(
+        (
+            "stripe: a rank's value",
+            "four stripes: the sum",
+            f"2 · ({RANKS} − 1) = {len(steps)} steps",
+            f"each sends {sent / RANKS:g} buffers",
+        )
+    ):
         drawing.text(x, y + 24 + line * 24, words, 12, "start")
     return frames.finish()
 
@@ -115,7 +126,9 @@ def exchanges(drawing, steps, titles, hosts=False):
             labels(drawing, x - 30, y, gap)
         if hosts:
             for host in range(2):
-                drawing.box(x - 5, row(y, 2 * host, gap) - 7, 4 * CELL + 10, 2 * HEIGHT + gap + 14, "", "soft", corner=6)
+                drawing.box(
+                    x - 5, row(y, 2 * host, gap) - 7, 4 * CELL + 10, 2 * HEIGHT + gap + 14, "", "soft", corner=6
+                )
         for rank in range(RANKS):
             frames.buffer(x, row(y, rank, gap), holds[rank], arrived=moved(transfers, rank))
         for transfer in transfers:
@@ -126,7 +139,9 @@ def exchanges(drawing, steps, titles, hosts=False):
 @picture
 def halving_doubling():
     steps = all_reduce_steps("halving-doubling", RANKS, RANKS)
-    drawing = Drawing(282, "Halving and doubling", "Pairs exchange halves, then quarters; then the same way back: few steps.")
+    drawing = Drawing(
+        282, "Halving and doubling", "Pairs exchange halves, then quarters; then the same way back: few steps."
+    )
     titles = ["before", "1. halves", "2. quarters", "3. quarters", "4. halves"]
     for number, kind in ((1, "add"), (2, "add"), (3, "copy"), (4, "copy")):
         drawing.text(44 + number * 130 + 60, 50, kind, 12, kind="faint")
@@ -136,10 +151,21 @@ def halving_doubling():
 @picture
 def hierarchical():
     steps = all_reduce_steps("hierarchical", RANKS, RANKS, "--hosts", 2)
-    crossing = sum(end - begin for _, transfers in steps for sender, receiver, _, begin, end in transfers
-                   if sender // 2 != receiver // 2) / RANKS / RANKS
-    drawing = Drawing(286, "The hierarchical all-reduce on two hosts",
-                      f"Add inside each host first: then a rank sends only {crossing:g} of a buffer to the other host.")
+    crossing = (
+        sum(
+            end - begin
+            for _, transfers in steps
+            for sender, receiver, _, begin, end in transfers
+            if sender // 2 != receiver // 2
+        )
+        / RANKS
+        / RANKS
+    )
+    drawing = Drawing(
+        286,
+        "The hierarchical all-reduce on two hosts",
+        f"Add inside each host first: then a rank sends only {crossing:g} of a buffer to the other host.",
+    )
     titles = ["two hosts", "1. inside", "2. across", "3. across", "4. inside"]
     for number, (_, transfers) in enumerate(steps, 1):
         drawing.text(44 + number * 130 + 60, 50, transfers[0][2], 12, kind="faint")
@@ -149,7 +175,9 @@ def hierarchical():
 @picture
 def tree():
     steps = all_reduce_steps("tree", RANKS, RANKS)
-    drawing = Drawing(262, "The tree all-reduce", "Sums go up to the root, and the total comes down: few steps, whole buffers.")
+    drawing = Drawing(
+        262, "The tree all-reduce", "Sums go up to the root, and the total comes down: few steps, whole buffers."
+    )
     frames = Frames(drawing)
     places = {0: (48, 50), 1: (18, 120), 2: (78, 120), 3: (18, 190)}
     parents = {sender: receiver for _, transfers in steps for sender, receiver, kind, *_ in transfers if kind == "add"}

@@ -1,4 +1,5 @@
 """ZeRO: what each rank keeps at each depth, and the order of a step."""
+
 from .kit import Drawing, picture
 from .sources import expected, find
 
@@ -10,11 +11,16 @@ ROWS = ((0, 13), (15, 13), (30, 26))  # top and height of each thing: AdamW keep
 @picture
 def zero_depths():
     text = expected("shard_state")
-    depths = [(name, find(rf"^{name} +(\d+) KiB", text)[0], find(rf"^{name} .* (\d\.\d+)x", text)[0])
-              for name in ("ddp", "optimizer", "gradients", "parameters")]
-    drawing = Drawing(416, "What each rank keeps: DDP and ZeRO's three depths",
-                      "Each depth cuts one more thing into quarters, and a rank keeps only its own.")
-    left, unit = 122, 34
+    depths = [
+        (name, find(rf"^{name} +(\d+) KiB", text)[0], find(rf"^{name} .* (\d\.\d+)x", text)[0])
+        for name in ("ddp", "optimizer", "gradients", "parameters")
+    ]
+    drawing = Drawing(
+        416,
+        "What each rank keeps: DDP and ZeRO's three depths",
+        "Each depth cuts one more thing into quarters, and a rank keeps only its own.",
+    )
+    left = 122
     for rank in range(RANKS):
         drawing.chip(left + rank * 112 + 22, 20, f"rank {rank}", rank)
     drawing.text(612, 34, "KiB kept · sent", 12, kind="faint")
@@ -28,7 +34,9 @@ def zero_depths():
                 cut = row >= len(THINGS) - depth
                 for quarter in range(RANKS):
                     mine = not cut or quarter == rank
-                    drawing.box(x + quarter * 25, y + ROWS[row][0], 23, ROWS[row][1], "", kind if mine else "ghost", corner=2)
+                    drawing.box(
+                        x + quarter * 25, y + ROWS[row][0], 23, ROWS[row][1], "", kind if mine else "ghost", corner=2
+                    )
         drawing.text(612, y + 28, kept, 15, weight="600")
         drawing.text(612, y + 46, f"{float(sent):g} × DDP's", 12, kind="faint")
     drawing.legend(left, 366, list(THINGS))
@@ -37,16 +45,24 @@ def zero_depths():
 
 @picture
 def zero_order():
-    drawing = Drawing(406, "The order of a sharded step: reduce-scatter, step, all-gather",
-                      "The step on its own quarter fits between the two halves of DDP's all-reduce.")
+    drawing = Drawing(
+        406,
+        "The order of a sharded step: reduce-scatter, step, all-gather",
+        "The step on its own quarter fits between the two halves of DDP's all-reduce.",
+    )
     stages = ("gradients", "reduce-scatter", "step", "all-gather")
     for rank in range(RANKS):
         drawing.chip(18, 78 + rank * 66, f"rank {rank}", rank)
     for stage, title in enumerate(stages):
         x = 96 + stage * 152
         drawing.text(x + 56, 32, title, 14, weight="600")
-        drawing.text(x + 56, 50, ("of its own rows", "average of its quarter", "update its quarter", "all quarters again")[stage],
-                     12, kind="faint")
+        drawing.text(
+            x + 56,
+            50,
+            ("of its own rows", "average of its quarter", "update its quarter", "all quarters again")[stage],
+            12,
+            kind="faint",
+        )
         for rank in range(RANKS):
             y = 66 + rank * 66
             for quarter in range(RANKS):

@@ -1,4 +1,5 @@
 """Where the pictures' values are from: the plans that `lockstep plan` prints, and the programs' expected outputs."""
+
 import json
 import pathlib
 import re
@@ -10,7 +11,9 @@ program = ROOT / "build/release/bin/lockstep"  # scripts/pictures.py --program s
 
 def plan(*words):
     """What `lockstep plan WORDS` prints."""
-    return subprocess.run([str(program), "plan", *map(str, words)], check=True, text=True, stdout=subprocess.PIPE).stdout
+    return subprocess.run(
+        [str(program), "plan", *map(str, words)], check=True, text=True, stdout=subprocess.PIPE
+    ).stdout
 
 
 def all_reduce_steps(name, ranks, elements, *flags):
@@ -57,4 +60,4 @@ def digit(row):
     """A row of the digits: its label, and its 8 x 8 pixels from 0 to 16."""
     line = (ROOT / "datasets/digits_rows.txt").read_text(encoding="utf-8").splitlines()[row]
     pixels = [int(letter, 17) for letter in line[1:]]
-    return int(line[0]), [pixels[8 * i:8 * i + 8] for i in range(8)]
+    return int(line[0]), [pixels[8 * i : 8 * i + 8] for i in range(8)]

@@ -1,4 +1,5 @@
 """DataParallel's four steps: scatter, replicate, parallel_apply, gather."""
+
 import re
 
 from .kit import Drawing, picture
@@ -7,8 +8,10 @@ from .sources import expected, find, find_all, plan
 
 def shards():
     """Of the first batch in split_batch: (begin, end) of each device's rows."""
-    return [(int(begin), int(end)) for begin, end in
-            find_all(r"device \d: rows \[(\d+), (\d+)\), \d+ rows", expected("split_batch"))]
+    return [
+        (int(begin), int(end))
+        for begin, end in find_all(r"device \d: rows \[(\d+), (\d+)\), \d+ rows", expected("split_batch"))
+    ]
 
 
 def sizes():
@@ -20,8 +23,9 @@ def sizes():
 @picture
 def batch():
     rows, (columns, outputs) = shards()[-1][1], sizes()
-    drawing = Drawing(280, "A batch, the model and its outputs",
-                      "A batch has one row for each sample, and so has the model's output.")
+    drawing = Drawing(
+        280, "A batch, the model and its outputs", "A batch has one row for each sample, and so has the model's output."
+    )
     top, height = 54, 6
     drawing.text(150, 36, f"batch [{rows}, {columns}]", 13, weight="600")
     drawing.grid(110, top, rows, columns, "plain", 16, height)
@@ -69,7 +73,9 @@ def weight_cells(drawing, x, y, kind="p"):
 
 @picture
 def replicate():
-    drawing = Drawing(312, "Replicate", "Replicate copies the model to every device: for one step each has the same weights.")
+    drawing = Drawing(
+        312, "Replicate", "Replicate copies the model to every device: for one step each has the same weights."
+    )
     columns, outputs = sizes()
     drawing.device(40, 92, 190, 96, "cpu:0", 0)
     drawing.text(135, 122, "the model", 13, weight="600")
@@ -88,8 +94,7 @@ def replicate():
 
 @picture
 def parallel_apply():
-    drawing = Drawing(312, "parallel_apply",
-                      "Each replica computes the outputs of its own rows, all at the same time.")
+    drawing = Drawing(312, "parallel_apply", "Each replica computes the outputs of its own rows, all at the same time.")
     columns, outputs = sizes()
     for device, (begin, end) in enumerate(shards()):
         y, rows = 32 + device * 84, end - begin
@@ -124,7 +129,9 @@ def gather():
 
 def split(rows, devices):
     """Each device's number of rows, as `lockstep plan scatter` has them."""
-    return [int(count) for count in re.findall(r"(\d+) rows?$", plan("scatter", "--rows", rows, "--devices", devices), re.M)]
+    return [
+        int(count) for count in re.findall(r"(\d+) rows?$", plan("scatter", "--rows", rows, "--devices", devices), re.M)
+    ]
 
 
 @picture
