@@ -14,6 +14,7 @@
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/watch/program.h"
 #include "tutorials/devices.h"
 
 namespace lockstep::tutorial {
@@ -100,6 +101,9 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   app.add_option("--virtual-devices", virtual_devices,
                  "logical devices that share GPUs, such as cuda:0*4 or cuda:0*2,cuda:1*2");
   app.add_flag("--fast", options.fast, "a short run, for tests");
+  std::string watch_path;
+  app.add_option("--watch", watch_path, "write a page here in which a step of the training plays")
+      ->type_name("FILE");
   Flags flags(app);
   if (setup.add_flags) setup.add_flags(flags, options);
   add_devices_flag(app, options);
@@ -114,7 +118,7 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   declare_devices(options, virtual_devices);
   options.devices(options.num_devices);  // throws if there are fewer
   print_head(question, options);
-  body(options);
+  watch::watch_program(watch_path, program, [&] { body(options); });
   require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, ErrorCode::Io, "stdout",
           "cannot write to standard output; what was printed is not complete");
   return 0;

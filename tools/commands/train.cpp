@@ -12,6 +12,7 @@
 #include "engine/trace/recorder.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/train_report.h"
+#include "tools/commands/watching.h"
 #include "tools/flags/command_line.h"
 #include "tools/flags/help.h"
 #include "tools/flags/training_flags.h"
@@ -40,6 +41,9 @@ void require_fitting_processes(const TrainingFlags& flags, int num_ranks) {
           "ranks that are processes ({} here) train with --parallel ddp, pipeline or tensor; found "
           "{}, which is for one process with {}",
           num_ranks, flags.parallel, flags.parallel == "dp" ? "several devices" : "one device");
+  require(flags.watch_path.empty(), ErrorCode::Usage, "--watch",
+          "records ranks that are threads of this process; leave out --ranks processes and the "
+          "launcher, or write a timeline by --trace");
   require(flags.device_ids.empty(), ErrorCode::Usage, "--device-ids",
           "is for ranks that are threads; a process takes the device of its local rank, and "
           "CUDA_VISIBLE_DEVICES says which GPUs there are");
@@ -175,6 +179,12 @@ int train_here(const TrainingFlags& flags, const CommandLine& command) {
   fmt::print(progress_stream(flags), "{}\n", describe_devices(devices));
   print_task(flags, task, row.placement);
 
+  std::optional<watch::Recorder> recorder;
+  if (!flags.watch_path.empty()) {
+    require_watchable(flags, type, devices.size(), "--watch");
+    require_short(task, placement, watch::Numbers::no);
+    recorder.emplace(watch::Numbers::no);
+  }
   if (needs_recording(flags)) trace::start(record_options(task, devices.size()));
   ContentionProbe probe(devices);
   probe.sample();
@@ -186,6 +196,9 @@ int train_here(const TrainingFlags& flags, const CommandLine& command) {
   const Interruption interruption(kEndingStep);
   row.result = train(task, row.placement, observer);
   clear_status();
+  if (recorder)
+    write_watch_page(flags.watch_path, {recorded(task, row.placement, *recorder)},
+                     progress_stream(flags));
   if (needs_recording(flags)) trace::stop();
   row.contended = row.result.acted ? row.result.acted->put_off > kNotablePutOff
                                    : probe.verdict(devices.size() * row.threads_per_device);

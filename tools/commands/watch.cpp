@@ -51,6 +51,17 @@ void choose_data(TrainingFlags& flags) {
   fmt::print("{}\n", wrap(fmt::format("data: --dataset {}, which fits {}", data, flags.model)));
 }
 
+// Buckets of a third of the gradients, so that a small model has some, too.
+void choose_buckets(const TrainingFlags& flags, TrainingTask& task) {
+  if (std::ranges::any_of(flags.said,
+                          [](const std::string& name) { return name.ends_with("bucket-mib"); })) {
+    return;
+  }
+  const double elements = nn::count_parameters(nn::parse_model(task.model), task.model_data());
+  const double num_bytes = elements * static_cast<double>(size_of(task.dtype)) / 3;
+  if (num_bytes >= 1) task.bucket_byte_limits = {static_cast<std::size_t>(num_bytes)};
+}
+
 // The rows of these modes; `compare` would put one device before them.
 std::vector<PlannedRow> rows_to_watch(const WatchFlags& flags, DeviceType type) {
   std::vector<std::string> several;
@@ -95,7 +106,8 @@ void run_watch(WatchFlags flags) {
   if (!training.steps && !training.epochs) {
     training.steps = static_cast<int>(watch::kRecordedStep) + 1;
   }
-  const std::vector<PlannedRow> plan = rows_to_watch(flags, type);
+  std::vector<PlannedRow> plan = rows_to_watch(flags, type);
+  for (PlannedRow& row : plan) choose_buckets(training, row.task);
   const watch::Numbers numbers = flags.numbers ? watch::Numbers::yes : watch::Numbers::no;
   std::vector<Mode> modes;
   for (const PlannedRow& row : plan) {

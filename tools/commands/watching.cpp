@@ -45,13 +45,14 @@ double estimated_bytes(const TrainingTask& task, const DevicePlacement& placemen
 std::string title_of(const DevicePlacement& placement) {
   const std::size_t count = placement.devices.size();
   const std::string_view mode = to_string(placement.mode);
-  return placement.mode == Mode::single ? "one device"
-                                        : fmt::format("{} on {} devices", mode, count);
+  return placement.mode == Mode::single
+             ? "one device"
+             : fmt::format("{} on {}", mode, count_text(count, "device"));
 }
 
 std::string about(const TrainingTask& task, const DevicePlacement& placement, std::size_t step) {
   std::string text = fmt::format("{}, {} a step, step {}", task.model,
-                                 count_text(task.rows_of_full_batch(), "row"), step);
+                                 count_text(task.rows_of_full_batch(), "row"), step + 1);
   if (task.accumulate > 1) text += fmt::format(", {} micro-batches", task.accumulate);
   if (task.pipeline) {
     text += fmt::format(", {} micro-batches, {}", task.pipeline->num_micro_batches,
@@ -59,8 +60,9 @@ std::string about(const TrainingTask& task, const DevicePlacement& placement, st
   }
   if (placement.mode == Mode::ddp) {
     const bool is_automatic = task.all_reduce_plan == plan::AllReducePlan::automatic;
-    text +=
-        fmt::format(", plan {}", is_automatic ? "two-shot" : plan::to_string(task.all_reduce_plan));
+    text += fmt::format(", plan {}, buckets of {}",
+                        is_automatic ? "two-shot" : plan::to_string(task.all_reduce_plan),
+                        format_bytes(task.bucket_byte_limits.back()));
   }
   const std::string note = slow_motion_note(task);
   return text + (note.empty() ? ", measured here" : "; " + note);

@@ -105,6 +105,11 @@ void find_gathered_parameters(std::vector<Collective>& all, const RankRecord& ra
   for (const Collective& collective : all) {
     if (collective.operation == "reduce_scatter") units.push_back(collective.parameters);
   }
+  std::size_t unit_behind = units.size();
+  for (Collective& collective : all) {
+    if (collective.operation != "reduce_scatter") continue;
+    collective.label = fmt::format("unit {}", --unit_behind);
+  }
   std::ranges::reverse(units);
   std::vector<std::uintptr_t> shards;  // in the order in which they are first gathered
   for (const Event& event : rank.events) {

@@ -192,6 +192,15 @@ Style style_of(const StepRecording& recording) {
   return num_others > num_of_gradients ? Style::tensor : Style::ddp;
 }
 
+bool are_numbered(const std::vector<const Event*>& rows) {
+  return std::ranges::none_of(rows, [&](const Event* row) {
+    return std::ranges::any_of(rows, [&](const Event* other) {
+      return other->rank != row->rank &&
+             (other->first_row == row->first_row || other->hash == row->hash);
+    });
+  });
+}
+
 std::string_view noun_of(Style style) {
   if (style == Style::data_parallel || style == Style::single) return "device";
   return style == Style::pipeline ? "stage" : "rank";

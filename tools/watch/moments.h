@@ -16,6 +16,10 @@ enum class Style { single, data_parallel, ddp, sharded, pipeline, tensor };
 
 Style style_of(const StepRecording& recording);
 
+// Says if the rows of a moment are numbered: a program that cuts the batch by itself doesn't tell
+// the engine which rows of it a rank has.
+bool are_numbered(const std::vector<const Event*>& rows);
+
 // "rank", "device" (of DataParallel) or "stage".
 std::string_view noun_of(Style style);
 

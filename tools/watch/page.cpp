@@ -163,32 +163,38 @@ Json lane_json(const StepRecording& recording, const std::vector<trace::Span>& p
   return json;
 }
 
-// Operations take the name of the phase around them.
+// A rank's spans in the step, by phases. Operations belong to the phase around them; where there is
+// none, on a device that times its kernels and on DataParallel's copies, they take its place.
 std::vector<trace::Span> phases_of(const StepRecording& recording, int rank) {
+  using trace::Category;
   std::vector<trace::Span> spans;
-  const bool is_timed_by_device =
-      std::ranges::any_of(recording.trace.spans, [&](const trace::Span& span) {
-        return span.rank == rank && span.thread == trace::kDeviceThread &&
-               span.lane == trace::Lane::compute;
-      });
-  trace::Category phase = trace::Category::forward;
-  for (trace::Span span : recording.trace.spans) {
-    const bool is_inside = span.begin_ns < recording.end_ns() && span.end_ns > recording.begin_ns();
-    if (span.rank != rank || !is_inside) continue;
-    const bool is_phase =
-        span.category == trace::Category::forward || span.category == trace::Category::backward;
+  std::ranges::copy_if(recording.trace.spans, std::back_inserter(spans), [&](const auto& span) {
+    return span.rank == rank && span.begin_ns < recording.end_ns() &&
+           span.end_ns > recording.begin_ns();
+  });
+  const auto is_of_device = [](const trace::Span& span) {
+    return span.thread == trace::kDeviceThread && span.lane == trace::Lane::compute;
+  };
+  const bool is_timed = std::ranges::any_of(spans, is_of_device);
+  const bool has_phases = !is_timed && std::ranges::any_of(spans, [](const trace::Span& span) {
+    return span.category == Category::forward || span.category == Category::backward;
+  });
+  Category phase = Category::forward;
+  std::int64_t end_ns = 0;  // of the operation around the next ones
+  std::erase_if(spans, [&](trace::Span& span) {
+    if (span.category != Category::op) return false;
     const std::string_view name = span.name;
-    if (is_phase) phase = span.category;
-    if (span.category == trace::Category::op) {
-      if (!is_timed_by_device) continue;
-      if (name.find("backward") != std::string_view::npos) phase = trace::Category::backward;
-      span.category =
-          name.find("sgd") != std::string_view::npos || name.find("adam") != std::string_view::npos
-              ? trace::Category::optimizer
-              : phase;
+    const bool is_inside = !is_timed && span.begin_ns < end_ns;
+    if (has_phases || is_inside || (is_timed && !is_of_device(span))) return true;
+    end_ns = span.end_ns;
+    if (is_timed) {
+      if (name.find("backward") != name.npos) phase = Category::backward;
+    } else {
+      phase = name == "replica forward" ? Category::forward : Category::backward;
     }
-    spans.push_back(span);
-  }
+    span.category = name == "sgd" || name == "adamw" ? Category::optimizer : phase;
+    return false;
+  });
   return trace::pieces_of_rank(spans, rank);
 }
 
@@ -196,11 +202,13 @@ Json moments_json(const StepRecording& recording, const Story& story,
                   std::vector<std::string>& reasons) {
   Json json = Json::array();
   for (const Moment& moment : story.moments) {
+    const bool is_unnumbered = moment.kind == "rows" && !are_numbered(moment.events);
     auto reason = std::ranges::find(reasons, moment.reason);
     if (reason == reasons.end()) reason = reasons.insert(reason, moment.reason);
     Json events = Json::array();
     for (const Event* event : moment.events) {
       events.push_back(event_json(recording, story, *event));
+      if (is_unnumbered && story.style != Style::tensor) events.back()[1] = nullptr;
     }
     json.push_back({moment.kind, moment.phase, microseconds(moment.us),
                     microseconds(moment.begin_us), microseconds(moment.end_us), moment.collective,

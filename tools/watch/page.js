@@ -13,7 +13,7 @@ const css = name => getComputedStyle(document.documentElement).getPropertyValue(
 const short = value => String(value >= 100 ? Math.round(value) : Number(value.toPrecision(3)));
 const bytes = n => n < 1024 ? `${n} B` : n < 2 ** 20 ? `${short(n / 1024)} KiB` : `${short(n / 2 ** 20)} MiB`;
 const time = us => us < 1e3 ? `${short(us)} µs` : us < 1e6 ? `${short(us / 1e3)} ms` : `${short(us / 1e6)} s`;
-const number = value => value === null ? 'NaN' : value.toPrecision(2).replace(/^(-?)0\./, '$1.');
+const number = value => value === null ? 'NaN' : value.toFixed(3).replace('-', '−').padStart(6, '\u2007');
 const sum = values => values.reduce((total, value) => total + value, 0);
 
 const phaseNames = ['data', 'forward', 'backward', 'update', 'end'];
@@ -107,7 +107,8 @@ const apply = {
       if (event[2] !== undefined && rec.style !== 'pipeline') continue;
       mine.acts[rec.ranks[r].cells.findIndex(cell => cell.operations.includes(operation))] = false;
       ++mine.backward;
-      if (!rec.ranks[r].own) mine.grads.fill(mine.backward / rec.ranks[r].operations.length);
+      // The engine does not tell of the copies' gradients: they are there when their layer's backward has begun.
+      if (!rec.ranks[r].own) fillFromBehind(mine.grads, mine.backward / rec.ranks[r].operations.length);
       if (rec.style === 'pipeline') mine.grads.fill(1);
     }
   },
@@ -175,6 +176,10 @@ const apply = {
   },
 };
 
+const fillFromBehind = (cells, share) => cells.forEach((_, i) => {
+  cells[i] = Math.min(1, Math.max(0, share * cells.length - (cells.length - 1 - i)));
+});
+
 function countSent(rec, state, events) {
   for (const [to, from, , , size] of events) {
     for (const f of from) if (f !== to) state.sent[rec.place.get(f)] += size;
@@ -188,6 +193,7 @@ function flightsOf(rec, {kind, events}) {
     const [from, to] = what === 'send' ? [rank, peer] : [peer, rank];
     return [{from, to, size}];
   }
+  if (kind === 'gradient') return rec.style === 'pipeline' ? [] : events.map(([rank, parameter]) => ({from: rank, to: rank, parameter}));
   if (kind === 'rows') return events.map(([to, first, count]) => ({from: null, to, first, count}));
   if (!['scatter', 'replicate', 'gather', 'reduce', 'arrive'].includes(kind)) return [];
   const pairs = new Map();
@@ -223,7 +229,7 @@ class Player {
       box.style.background = `var(--${color})`;
       return el('span', {}, box, name);
     }), el('span', {}, `the whole step: ${time(rec.us)}; click to go there`));
-    this.root = el('section', {className: 'player', ariaLabel: rec.title}, el('h2', {}, rec.title, el('small', {}, rec.about)),
+    this.root = el('section', {className: 'player', ariaLabel: rec.title}, el('h2', {}, rec.title), el('p', {className: 'about', title: rec.about}, rec.about),
       el('div', {className: 'tell'}, this.sentence, this.reason), this.stage,
       el('div', {className: 'beside'}, el('div', {className: 'code'}, this.codePlace, this.code),
         el('div', {}, this.figures, el('div', {className: 'map'}, legend, this.lanes))),
@@ -248,7 +254,7 @@ class Player {
     this.svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
     this.svg.setAttribute('class', 'flights');
     this.svg.setAttribute('aria-hidden', 'true');
-    this.stage.append(...(total ? [this.batch] : []), this.cardsBox, this.svg);
+    this.stage.append(this.batch, this.cardsBox, this.svg);
   }
 
   makeCard(rank, r) {
@@ -469,6 +475,11 @@ class Player {
 
   launch(moment, isAnimated) {
     const flights = flightsOf(this.rec, moment).map(flight => {
+      if (flight.parameter !== undefined) {
+        const card = this.cards[this.rec.place.get(flight.to)], cell = this.rectOf(card.grads[flight.parameter]);
+        const shelf = this.rectOf(card.shelves.acts.root.lastChild), x = cell.x + cell.w / 2;
+        return {from: {x, y: shelf.y + shelf.h / 2}, to: {x, y: cell.y + cell.h / 2, w: Math.min(cell.w, 60)}, lift: 0, middle: {}};
+      }
       const to = this.spot(this.rec.place.get(flight.to), moment.kind, flight, moment.collective);
       const from = flight.from === null ? this.rowSpot(flight) :
           this.spot(this.rec.place.get(flight.from), moment.kind, flight, moment.collective);
@@ -505,7 +516,8 @@ class Player {
     return u < 1;
   }
 
-  rowSpot({first, count}) {
+  rowSpot({first, count, to}) {
+    if (first === null) [first, count] = [this.total * this.rec.place.get(to) / this.rec.ranks.length, count / this.rec.ranks.length];
     const box = this.rectOf(this.ticks[0]), last = this.rectOf(this.ticks.at(-1));
     const x = at => box.x + (last.x + last.w - box.x) * at / this.total;
     return {x: x(first + count / 2), y: box.y + box.h / 2};
@@ -514,7 +526,18 @@ class Player {
   // ---- the map of the step ----
 
   resize() {
-    this.cardsBox.style.setProperty('--columns', this.columns);
+    // Rows go to and fro, so that neighbours in a ring are neighbours here.
+    const columns = Math.min(this.columns, this.stage.clientWidth < 720 ? 2 : 4);
+    this.cardsBox.style.setProperty('--columns', columns);
+    this.cards.forEach(({root}, r) => {
+      const line = Math.floor(r / columns), at = r % columns;
+      root.style.gridRow = line + 1;
+      root.style.gridColumn = (line % 2 ? columns - 1 - at : at) + 1;
+    });
+    const names = [...this.stage.querySelectorAll('.cell span')];
+    const fits = names.map(name => name.scrollWidth <= name.parentElement.clientWidth);
+    names.forEach((name, i) => name.style.visibility = fits[i] ? '' : 'hidden');
+    this.stage.classList.toggle('narrow', this.cards[0].root.clientWidth < 200);
     this.forget();
     const width = this.lanes.clientWidth, n = this.rec.ranks.length, row = n > 4 ? 15 : 19;
     const height = n * row + 4, scale = devicePixelRatio || 1;
@@ -554,7 +577,7 @@ class Player {
   }
 }
 
-const rowsText = ([first, count]) => count ? `rows ${first}–${first + count - 1}` : 'no rows';
+const rowsText = ([first, count]) => first === null ? `${count} rows` : count ? `rows ${first}–${first + count - 1}` : 'no rows';
 
 function doingOf(rec, moment, r) {
   const {kind, events} = moment;
@@ -692,7 +715,10 @@ function start() {
   byId('lists').open = false;
   players.forEach(player => player.resize());
   const show = new Show(players);
+  document.documentElement.className = 'still';  // the first moment is there at once
   show.goToHash();
+  document.body.getBoundingClientRect();
+  document.documentElement.className = '';
   document.documentElement.dataset.moments = show.positions.length;
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => players.forEach(player => player.resize()));
   window.show = show;

@@ -1,6 +1,9 @@
 #include "tools/watch/recorder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <utility>
 
@@ -25,10 +28,22 @@ std::uint64_t hash_of(ConstTensorView view) {
   return hash;
 }
 
-// A name like that of a layer's parameters, for a module that is not known.
-std::string name_by_shape(const std::string& shape, std::size_t place) {
-  const bool is_vector = shape.find(',') == std::string::npos;
-  return (is_vector ? "bias " : "weight ") + std::to_string(place);
+// "W1", "b1", "W2", ... for parameters of layers without names of their own, such as "2.weight".
+// Other names stay, without the wrapper's prefix.
+void name_plainly(std::vector<Parameter>& parameters) {
+  std::size_t layer = 0;
+  for (Parameter& parameter : parameters) {
+    std::string& name = parameter.name;
+    while (name.starts_with("module.")) name.erase(0, 7);
+    const std::size_t dot = std::min(name.find('.'), name.size());
+    const bool is_plain = std::all_of(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(dot),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (!is_plain || name.find('.', dot + 1) != std::string::npos) continue;
+    const bool is_vector =
+        name.ends_with("bias") || (name.empty() && parameter.shape.find(',') == std::string::npos);
+    if (!is_vector) ++layer;
+    name = fmt::format("{}{}", is_vector ? 'b' : 'W', std::max<std::size_t>(layer, 1));
+  }
 }
 
 // On the clock of the recording's spans.
@@ -135,10 +150,14 @@ void Recorder::batch(ConstTensorView rows, std::size_t num_rows) {
        .rank = trace::current_track(),
        .first_row = thread_context().first_row,
        .num_rows = num_rows,
+       .hash = hash_of(rows),
        .num_bytes = rows.num_bytes()});
 }
 
+// Operations that compute nothing: they mark a place for communication.
 std::shared_ptr<const void> Recorder::operation(const trace::Operation& operation) {
+  const std::string_view name = operation.name;
+  if (name == "UnitOutput" || name == "CopyToRanks" || name == "SumOverRanks") return nullptr;
   const std::lock_guard lock(mutex_);
   const int rank = trace::current_track();
   const auto is_forward = [](const Event& event) { return event.kind == Event::Kind::forward; };
@@ -147,6 +166,14 @@ std::shared_ptr<const void> Recorder::operation(const trace::Operation& operatio
   told->kind = Event::Kind::forward;
   told->rank = rank;
   told->name = operation.name;
+  const auto is_alike = [&](const Event& event) {
+    return is_forward(event) && event.name.starts_with(operation.name) &&
+           event.first_row == thread_context().first_row;
+  };
+  if (told->name.ends_with("Sum")) told->name.resize(told->name.size() - 3);
+  if (!told->name.starts_with("CrossEntropy") && !told->name.starts_with("Mse")) {
+    told->name += fmt::format(" {}", std::ranges::count_if(events, is_alike) + 1);
+  }
   told->number = static_cast<std::uint64_t>(std::ranges::count_if(events, is_forward));
   told->first_row = thread_context().first_row;
   told->num_rows = operation.num_rows;
@@ -235,7 +262,6 @@ std::vector<Parameter> Recorder::described(const trace::OptimizerStep& step) con
   std::vector<Parameter> parameters;
   for (const trace::OptimizerStep::Parameter& told : step.parameters) {
     parameters.push_back({.leaf = address(told.leaf),
-                          .name = name_by_shape(told.shape, parameters.size()),
                           .shape = told.shape,
                           .num_elements = told.num_elements,
                           .num_bytes = told.value.num_bytes(),
@@ -287,6 +313,8 @@ void Recorder::end_step(Log& log) {
     }
     record.parameters.push_back(parameter);
   }
+  name_plainly(record.parameters);
+  name_plainly(record.updated);
   log.kept = std::exchange(record, {});
   ++log.num_steps;
 }

@@ -33,6 +33,7 @@ struct Event {
                                 // call, arrival, done: the sequence number
   std::uint64_t first_row = 0;  // of the rows it works on, in the whole batch
   std::size_t num_rows = 0;
+  std::uint64_t hash = 0;      // rows: of their values
   std::uintptr_t memory = 0;   // gradient: where it lies; call: the buffer; freed: the shard
   std::uintptr_t leaf = 0;     // gradient: the parameter
   int peer = -1;               // a message's other rank

@@ -15,17 +15,19 @@
 #include "engine/core/error.h"
 #include "engine/nn/loss.h"
 #include "engine/nn/models.h"
+#include "tools/watch/program.h"
 
 namespace lockstep::bugs {
 
 int run_bug(int argc, char** argv, const std::function<void()>& body) {
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "bug").filename();
-  if (argc > 1) {
-    fmt::print(stderr, "{}: unknown flag '{}'; there are no flags\n", program, argv[1]);
+  const bool is_watched = argc == 3 && std::string_view(argv[1]) == "--watch";
+  if (argc > 1 && !is_watched) {
+    fmt::print(stderr, "{}: unknown flag '{}'; the only one is --watch FILE\n", program, argv[1]);
     return 2;
   }
   try {
-    body();
+    watch::watch_program(is_watched ? argv[2] : "", program, body);
     return 0;
   } catch (const Error& error) {
     std::fflush(stdout);
