@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <tuple>
+
+#include <set>
 
 #include <fmt/format.h>
+
+#include "engine/core/error.h"
 
 #include "tools/watch/story_parts.h"
 
@@ -39,7 +41,7 @@ class Places {
                                          : fmt::format("{} {}", name(event), event.number);
       case Kind::gradient:
         return style_ == Style::pipeline ? pass_key(event)
-                                         : count(fmt::format("gradient {}", place_of(event)));
+                                         : count("gradient " + name_of_parameter(event));
       case Kind::arrival:
         if (is_copy(event)) return std::string(event.name);
         return fmt::format("arrive {} {}", event.number, event.step);
@@ -66,16 +68,20 @@ class Places {
     return event.kind == Kind::forward ? "forward" : "backward";
   }
 
-  // A stage's pass over a micro-batch, which has all of its layers.
+  // A stage's pass over a micro-batch: operations without anything else between them.
   std::string pass_key(const Event& event) {
     const char* pass = event.kind == Kind::forward ? "forward" : "backward";
-    return fmt::format("{} {} of {}", pass, event.first_row, event.rank);
+    const std::string key = fmt::format("{} {} of {}", pass, event.first_row, event.rank);
+    auto& [last, number] = passes_[event.rank];
+    if (last != key) ++number;
+    last = key;
+    return fmt::format("{} {}", key, number);
   }
 
-  std::size_t place_of(const Event& event) const {
+  std::string name_of_parameter(const Event& event) const {
     const auto& parameters = recording_.ranks.at(event.rank).parameters;
-    return static_cast<std::size_t>(std::ranges::find(parameters, event.leaf, &Parameter::leaf) -
-                                    parameters.begin());
+    const auto found = std::ranges::find(parameters, event.leaf, &Parameter::leaf);
+    return found == parameters.end() ? "" : found->name;
   }
 
   // The n-th message from one rank to another is the n-th that arrives there.
@@ -90,6 +96,7 @@ class Places {
   const StepRecording& recording_;
   Style style_;
   std::map<std::pair<int, std::string>, std::size_t> counts_;
+  std::map<int, std::pair<std::string, std::size_t>> passes_;  // of each rank, the last one
 };
 
 std::string kind_of(const Event& event) {
@@ -149,6 +156,52 @@ void take_times(Moment& moment, std::int64_t begin_ns) {
   moment.us = is_message ? moment.end_us : sum / static_cast<double>(moment.events.size());
 }
 
+// Sorts moments by their time, but none before what one of its ranks did earlier: on the thread
+// that computes, on the one that communicates, or as the call of what arrives.
+std::vector<Moment> in_order(std::vector<Moment> moments, const StepRecording& recording) {
+  std::map<const Event*, std::size_t> place;
+  for (std::size_t i = 0; i < moments.size(); ++i) {
+    for (const Event* event : moments[i].events) place[event] = i;
+  }
+  std::set<std::pair<std::size_t, std::size_t>> edges;
+  for (const auto& [rank, record] : recording.ranks) {
+    const Event* computed = nullptr;
+    const Event* communicated = nullptr;
+    std::map<std::uint64_t, const Event*> calls;
+    const auto follows = [&](const Event* before, const Event& event) {
+      if (before != nullptr && place.at(before) != place.at(&event)) {
+        edges.emplace(place.at(before), place.at(&event));
+      }
+    };
+    for (const Event& event : record.events) {
+      if (!place.contains(&event)) continue;
+      const bool is_comm = event.kind == Kind::arrival || event.kind == Kind::done;
+      if (event.kind == Kind::call && event.peer < 0) calls[event.number] = &event;
+      if (is_comm && !Places::is_copy(event)) follows(calls[event.number], event);
+      follows(is_comm ? communicated : computed, event);
+      // A message is a moment when it arrives, and its sender has gone on by then.
+      if (event.name != "send") (is_comm ? communicated : computed) = &event;
+    }
+  }
+  std::vector<std::size_t> num_before(moments.size());
+  for (const auto& [before, after] : edges) ++num_before[after];
+  std::set<std::pair<double, std::size_t>> ready;
+  for (std::size_t i = 0; i < moments.size(); ++i) {
+    if (num_before[i] == 0) ready.emplace(moments[i].us, i);
+  }
+  std::vector<Moment> ordered;
+  while (!ready.empty()) {
+    const std::size_t i = ready.extract(ready.begin()).value().second;
+    ordered.push_back(std::move(moments[i]));
+    for (auto edge = edges.lower_bound({i, 0}); edge != edges.end() && edge->first == i; ++edge) {
+      if (--num_before[edge->second] == 0) ready.emplace(moments[edge->second].us, edge->second);
+    }
+  }
+  require(ordered.size() == moments.size(), ErrorCode::State, "watch",
+          "the ranks did the same things in different orders, which no page can show as one");
+  return ordered;
+}
+
 std::vector<Moment> moments_of(const StepRecording& recording, Style style) {
   Places places(recording, style);
   std::map<std::string, Moment> by_key;
@@ -165,9 +218,7 @@ std::vector<Moment> moments_of(const StepRecording& recording, Style style) {
     take_times(moment, recording.begin_ns());
     moments.push_back(std::move(moment));
   }
-  // What ranks do alike, each does in the same order, so the means are in that order too.
-  std::ranges::stable_sort(moments, {}, &Moment::us);
-  return moments;
+  return in_order(std::move(moments), recording);
 }
 
 }  // namespace

@@ -478,7 +478,7 @@ class Player {
       if (flight.parameter !== undefined) {
         const card = this.cards[this.rec.place.get(flight.to)], cell = this.rectOf(card.grads[flight.parameter]);
         const shelf = this.rectOf(card.shelves.acts.root.lastChild), x = cell.x + cell.w / 2;
-        return {from: {x, y: shelf.y + shelf.h / 2}, to: {x, y: cell.y + cell.h / 2, w: Math.min(cell.w, 60)}, lift: 0, middle: {}};
+        return {from: {x, y: shelf.y + shelf.h / 2}, to: {x, y: cell.y + cell.h / 2, w: Math.min(cell.w, 60)}, lift: 0, middle: {x}};
       }
       const to = this.spot(this.rec.place.get(flight.to), moment.kind, flight, moment.collective);
       const from = flight.from === null ? this.rowSpot(flight) :
