@@ -24,7 +24,7 @@ void add_plan_command(CLI::App& program);
 void add_predict_command(CLI::App& program, const CommandLine& command);
 void add_bench_command(CLI::App& program, const CommandLine& command, int& exit_code);
 void add_env_command(CLI::App& program);
-void add_explain_command(CLI::App& program);
+void add_explain_command(CLI::App& program, const CommandLine& command);
 // exit_code: 1 if there are findings.
 void add_doctor_command(CLI::App& program, const CommandLine& command, int& exit_code);
 void add_report_command(CLI::App& program);

@@ -1,4 +1,4 @@
-// lockstep explain: explains a run file in sentences.
+// lockstep explain: explains a run file, or traces of torch.profiler, in sentences.
 #include "tools/show/explain.h"
 #include "tools/flags/command_line.h"
 
@@ -6,10 +6,18 @@
 
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
 
+#include "engine/core/error.h"
 #include "engine/core/text.h"
+#include "simulate/predict/all_reduce_cost.h"
 #include "tools/commands/commands.h"
+#include "tools/flags/output_path.h"
+#include "tools/record/host_info.h"
+#include "tools/record/run_file.h"
 #include "tools/text/format.h"
+#include "tools/torch_trace/answer.h"
+#include "tools/torch_trace/trace_events.h"
 
 namespace lockstep::tools {
 namespace {
@@ -54,15 +62,71 @@ void run_explain(const std::string& path) {
   }
 }
 
+struct ExplainFlags {
+  std::vector<std::string> paths;
+  std::string topology, json_path;
+};
+
+// The user's links, by NCCL's model of an all-reduce.
+Links links_of(const std::string& topology_name) {
+  if (topology_name.empty()) return {};
+  const auto topology = std::make_shared<predict::Topology>(predict::find_topology(topology_name));
+  const auto network = std::make_shared<predict::Network>(*topology);
+  return {topology->name, [topology, network](std::size_t num_ranks, double num_bytes) {
+            require(num_ranks <= topology->gpus.size(), ErrorCode::Usage, "--topology",
+                    "'{}' has {} devices, and collectives here have {} ranks", topology->name,
+                    topology->gpus.size(), num_ranks);
+            return predict::nccl_all_reduce_seconds(predict::nccl_group(*network, num_ranks),
+                                                    num_bytes);
+          }};
+}
+
+void explain_traces(const ExplainFlags& flags, const CommandLine& command) {
+  require_writable({{"--json", flags.json_path}});
+  const Links links = links_of(flags.topology);
+  std::vector<RankBreakdown> ranks;
+  for (const std::string& path : flags.paths) ranks.push_back(break_down(read_rank_trace(path)));
+  const TraceRun run = join_ranks(std::move(ranks));
+  fmt::print(flags.json_path == "-" ? stderr : stdout, "{}", trace_answer(run, links));
+  if (flags.json_path.empty()) return;
+  nlohmann::ordered_json json = file_head("lockstep.torch-trace/1", command);
+  json.update(trace_answer_json(run, links));
+  write_json(flags.json_path, json);
+}
+
+// The first file decides: a run file stands alone, and traces are one of each rank.
+void explain_files(const ExplainFlags& flags, const CommandLine& command) {
+  if (is_trace_file(flags.paths.front())) return explain_traces(flags, command);
+  require(flags.paths.size() == 1, ErrorCode::Usage, "explain",
+          "takes one run file, or traces of torch.profiler, one of each rank; '{}' is no trace",
+          shown(flags.paths.front()));
+  require(flags.json_path.empty() && flags.topology.empty(), ErrorCode::Usage, "explain",
+          "--json and --topology belong to traces of torch.profiler");
+  run_explain(flags.paths.front());
+}
+
 }  // namespace
 
-void add_explain_command(CLI::App& program) {
-  auto path = std::make_shared<std::string>();
-  CLI::App& explain =
-      *program.add_subcommand("explain", "Explain what limits a run, and which row is the fastest");
-  explain.add_option("run", *path, "a run file (--json of train and compare)")->required();
+void add_explain_command(CLI::App& program, const CommandLine& command) {
+  auto flags = std::make_shared<ExplainFlags>();
+  CLI::App& explain = *program.add_subcommand(
+      "explain", "Explain what limits a run, and which row is the fastest; or a PyTorch trace");
+  explain
+      .add_option("run", flags->paths,
+                  "a run file (--json of train and compare); or traces of torch.profiler, .json or "
+                  ".json.gz, one of each rank")
+      ->required()
+      ->type_name("FILE");
+  explain
+      .add_option("--topology", flags->topology,
+                  "with traces: compare their collectives with this machine's links")
+      ->type_name("TOPOLOGY");
+  explain
+      .add_option("--json", flags->json_path,
+                  "with traces: write the breakdown here (-: standard output)")
+      ->type_name("FILE");
   explain.footer("lockstep predict --workload RUN says what other devices and batches would give.");
-  explain.callback([path] { run_explain(*path); });
+  explain.callback([flags, command] { explain_files(*flags, command); });
 }
 
 }  // namespace lockstep::tools

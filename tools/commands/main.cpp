@@ -85,7 +85,7 @@ int run(int argc, char** argv) {
   add_train_command(program, command, exit_code);
   add_compare_command(program, command, exit_code);
   add_sample_command(program);
-  add_explain_command(program);
+  add_explain_command(program, command);
   add_doctor_command(program, command, exit_code);
   add_report_command(program);
   add_watch_command(program);
