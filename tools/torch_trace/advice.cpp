@@ -31,13 +31,33 @@ std::string exposed_text(const TraceRun& run) {
                      format_seconds(exposed_transfer(run)));
 }
 
-Change more_overlap(const TraceRun& run) {
+// The kind of collective that is exposed longest.
+std::string exposed_kind(const std::vector<CollectiveGroup>& groups) {
+  std::map<std::string, double> seconds;
+  for (const CollectiveGroup& group : groups) {
+    seconds[group.kind] +=
+        group.calls * std::max(0.0, group.transfer_seconds() - group.hidden_seconds);
+  }
+  const auto most =
+      std::ranges::max_element(seconds, {}, [](const auto& each) { return each.second; });
+  return most == seconds.end() ? "" : most->first;
+}
+
+bool is_of_data_parallelism(std::string_view kind) {
+  return kind == "all_reduce" || kind == "all_gather" || kind == "reduce_scatter";
+}
+
+Change more_overlap(const TraceRun& run, const std::vector<CollectiveGroup>& groups) {
   const TraceParts parts = run.mean_parts();
   const RankTrace& trace = run.ranks.front().trace;
-  const double beside = trace.uses_fsdp ? 1 : kBackwardShare;
+  const std::string kind = exposed_kind(groups);
+  const bool is_in_backward = kind == "all_reduce" && !trace.uses_fsdp;
+  const double beside = is_in_backward ? kBackwardShare : 1;
   const double room = std::max(0.0, beside * parts.computation - parts.hidden_comm);
-  const char* const what =
-      trace.uses_fsdp
+  const std::string what =
+      !is_of_data_parallelism(kind)
+          ? fmt::format("overlap more: compute beside {} what doesn't need its result", kind)
+      : trace.uses_fsdp
           ? "overlap more: gather the next layers' parameters earlier (forward_prefetch=True, "
             "backward_prefetch=BACKWARD_PRE; set_modules_to_forward_prefetch() of fully_shard)"
       : trace.uses_ddp ? "overlap more: let all-reduces begin earlier in backward (a smaller "
@@ -48,7 +68,7 @@ Change more_overlap(const TraceRun& run) {
           fmt::format("{}, and {} of computation {}has no communication beside it; assumes that "
                       "neither slows the other",
                       exposed_text(run), format_seconds(room),
-                      trace.uses_fsdp ? "" : "in backward (two thirds of all) ")};
+                      is_in_backward ? "in backward (two thirds of all) " : "")};
 }
 
 Change fewer_bytes(const TraceRun& run, const std::vector<CollectiveGroup>& groups) {
@@ -57,12 +77,14 @@ Change fewer_bytes(const TraceRun& run, const std::vector<CollectiveGroup>& grou
     return group.element_bytes > 0 && group.element_bytes < 4;
   };
   const bool are_half = !groups.empty() && is_half(groups.front());
+  const std::string kind = exposed_kind(groups);
   const std::string what =
-      are_half  ? "send half as often: gradients of two batches at once (no_sync())"
-      : is_fsdp ? "send half the bytes: bf16 instead of float32 (MixedPrecision, "
-                  "MixedPrecisionPolicy), or gradients of two batches at once"
-                : "send half the bytes: gradients as bf16 (bf16_compress_hook), or those of two "
-                  "batches at once (no_sync())";
+      !is_of_data_parallelism(kind) ? fmt::format("send half the bytes in {}: bf16 or fp8", kind)
+      : are_half ? "send half as often: gradients of two batches at once (no_sync())"
+      : is_fsdp  ? "send half the bytes: bf16 instead of float32 (MixedPrecision, "
+                   "MixedPrecisionPolicy), or gradients of two batches at once"
+                 : "send half the bytes: gradients as bf16 (bf16_compress_hook), or those of two "
+                   "batches at once (no_sync())";
   return {what, exposed_transfer(run) / 2,
           fmt::format("{}; assumes time in proportion to the bytes", exposed_text(run))};
 }
@@ -175,7 +197,7 @@ std::vector<CollectiveGroup> collective_groups(const TraceRun& run) {
 std::vector<Change> best_changes(const TraceRun& run, const std::vector<CollectiveGroup>& groups) {
   const TraceParts parts = run.mean_parts();
   std::vector<Change> changes{
-      more_overlap(run),
+      more_overlap(run, groups),
       fewer_bytes(run, groups),
       larger_messages(run, groups),
       less_waiting(run),

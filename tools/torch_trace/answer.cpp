@@ -46,7 +46,8 @@ std::string limits(const TraceRun& run) {
   std::string text;
   if (!run.missing_ranks.empty()) {
     text += fmt::format(
-        "Without rank {} of {}: {}. Give the files of all ranks.",
+        "Without rank{} {} of {}: {}. Give the files of all ranks.",
+        run.missing_ranks.size() == 1 ? "" : "s",
         run.missing_ranks.size() > 8
             ? fmt::format("{} and {} more", run.missing_ranks[0], run.missing_ranks.size() - 1)
             : fmt::format("{}", fmt::join(run.missing_ranks, ", ")),
@@ -130,24 +131,24 @@ double link_seconds(const CollectiveGroup& group, const Links& links) {
 
 std::string collectives_table(const std::vector<CollectiveGroup>& groups, const Links& links) {
   std::string text =
-      fmt::format("{:<15}{:>10}{:>7}{:>9}{:>9}{:>8}{:>7}{}  {}\n", "collective", "bytes", "a step",
-                  "time", "waiting", "hidden", "GB/s", links.name.empty() ? "" : "   link", "by");
+      fmt::format("{:<14}{:>10}{:>7}{:>8}{:>8}{:>7}{:>7}{}  {}\n", "collective", "bytes", "a step",
+                  "time", "waiting", "hidden", "GB/s", links.name.empty() ? "" : "  link", "by");
   bool has_sizes = true;
   for (std::size_t i = 0; i < std::min(groups.size(), kMostLines); ++i) {
     const CollectiveGroup& group = groups[i];
     const double rate = group.bus_bytes_per_second();
     has_sizes &= group.num_bytes > 0 || group.kind == "barrier";
     std::string line = fmt::format(
-        "{:<15}{:>10}{:>7.3g}{:>9}{:>9}{:>6.0f} %{:>7}", group.kind,
+        "{:<14}{:>10}{:>7.3g}{:>8}{:>8}{:>5.0f} %{:>7}", group.kind,
         group.num_bytes > 0 ? format_bytes(static_cast<std::size_t>(group.num_bytes)) : "?",
         group.calls, format_seconds(group.seconds),
         group.wait_seconds > 0 ? format_seconds(group.wait_seconds) : "-",
         percent(group.hidden_seconds, group.seconds),
         rate > 0 ? fmt::format("{:.3g}", rate / 1e9) : "?");
     if (const double link = link_seconds(group, links); link > 0) {
-      line += fmt::format("{:>5.0f} %", percent(link, group.transfer_seconds()));
+      line += fmt::format("{:>4.0f} %", percent(link, group.transfer_seconds()));
     } else if (!links.name.empty()) {
-      line += fmt::format("{:>7}", "?");
+      line += fmt::format("{:>6}", "?");
     }
     const std::size_t room = kTerminalColumns - std::min(kTerminalColumns, line.size() + 2);
     text += line + "  " + short_name(group.hidden_by).substr(0, room) + "\n";

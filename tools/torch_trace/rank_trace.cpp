@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -75,9 +76,11 @@ class Builder {
 
   void add_annotation(const TraceEvent& event);
   std::uint32_t name_index(const std::string& name);
+  std::optional<double> launch_of(std::uint32_t correlation) const;
+  void set_kernel_sizes();
   void set_collectives();
   void set_host();
-  std::vector<TorchStep> steps_of_gpu();
+  std::vector<TorchStep> steps_of_gpu() const;
 
   RankTrace trace_;
   std::map<std::int64_t, Thread> threads_;
@@ -90,13 +93,20 @@ class Builder {
   std::unordered_map<std::string, std::uint32_t> name_indices_;
 };
 
+double begin_of_collective(const Collective& collective) {
+  return collective.time.begin;
+}
+
 Collective collective_of(const TraceEvent& event) {
   const double elements = event.in_elements + event.out_elements > 0
                               ? std::max(event.in_elements, event.out_elements)
                               : event.input_elements;
-  return {time_of(event), collective_kind(event.collective.empty() ? event.name : event.collective),
-          elements * dtype_bytes(event.dtype), dtype_bytes(event.dtype),
-          static_cast<std::size_t>(event.group_size)};
+  return {time_of(event),
+          collective_kind(event.collective.empty() ? event.name : event.collective),
+          elements * dtype_bytes(event.dtype),
+          dtype_bytes(event.dtype),
+          static_cast<std::size_t>(event.group_size),
+          static_cast<std::uint32_t>(event.correlation)};
 }
 
 std::uint32_t Builder::name_index(const std::string& name) {
@@ -151,11 +161,30 @@ void Builder::add_annotation(const TraceEvent& event) {
   trace_.uses_ddp |= name.starts_with("DistributedDataParallel");
   trace_.uses_fsdp |= name.starts_with("FSDP::") || name.starts_with("FullyShardedDataParallel");
 }
-// Sizes that stand only at the host's calls go to the kernels in their order. The sizes of an
-// all-gather there are those of one rank's part.
+// When the kernel was launched. REQUIRES: launches_ are sorted by correlation.
+std::optional<double> Builder::launch_of(std::uint32_t correlation) const {
+  const auto launch = std::ranges::lower_bound(launches_, correlation, {}, &Launch::correlation);
+  if (launch == launches_.end() || launch->correlation != correlation) return {};
+  return launch->begin;
+}
+
+// A kernel without a size takes that of the call on the host in which it was launched.
+void Builder::set_kernel_sizes() {
+  for (Collective& kernel : on_gpu_) {
+    const auto launch = launch_of(kernel.correlation);
+    if (kernel.num_bytes > 0 || !launch) continue;
+    auto call = std::ranges::upper_bound(nccl_calls_, *launch, {}, begin_of_collective);
+    if (call == nccl_calls_.begin() || (--call)->time.end < *launch) continue;
+    kernel.kind = call->kind;  // a kernel of send and receive may be an all-to-all
+    kernel.num_bytes = call->num_bytes;
+    kernel.element_bytes = call->element_bytes;
+  }
+}
+
+// The host says the size of one rank's part of an all-gather.
 void Builder::set_collectives() {
   for (std::vector<Collective>* const list : {&on_gpu_, &on_host_, &nccl_calls_}) {
-    std::ranges::sort(*list, {}, [](const Collective& each) { return each.time.begin; });
+    std::ranges::sort(*list, {}, begin_of_collective);
     for (Collective& each : *list) {
       if (each.num_ranks == 0) each.num_ranks = trace_.world_size;
       if (list != &on_gpu_ && each.kind == "all_gather") {
@@ -163,16 +192,11 @@ void Builder::set_collectives() {
       }
     }
   }
-  for (std::size_t i = 0; i < on_gpu_.size() && on_gpu_.size() == nccl_calls_.size(); ++i) {
-    if (on_gpu_[i].num_bytes > 0) continue;
-    on_gpu_[i].num_bytes = nccl_calls_[i].num_bytes;
-    on_gpu_[i].element_bytes = nccl_calls_[i].element_bytes;
-    on_gpu_[i].kind = nccl_calls_[i].kind;  // a kernel of send and receive may be an all-to-all
-  }
+  set_kernel_sizes();
   std::vector<Collective>& all = trace_.collectives;
   all = std::move(on_gpu_);
   all.insert(all.end(), on_host_.begin(), on_host_.end());
-  std::ranges::sort(all, {}, [](const Collective& each) { return each.time.begin; });
+  std::ranges::sort(all, {}, begin_of_collective);
 }
 
 // Threads that communicate also copy, but that is a part of the collective.
@@ -192,20 +216,18 @@ void Builder::set_host() {
 }
 
 // Empty if kernels cannot be joined to their launches.
-std::vector<TorchStep> Builder::steps_of_gpu() {
-  std::ranges::sort(launches_, {}, &Launch::correlation);
+std::vector<TorchStep> Builder::steps_of_gpu() const {
   std::vector<TorchStep> steps = trace_.steps;
   std::vector<bool> has_begun(steps.size(), false);
   double last_end = 0;
   for (const Work& kernel : trace_.computation) {
-    const auto launch =
-        std::ranges::lower_bound(launches_, kernel.correlation, {}, &Launch::correlation);
-    if (launch == launches_.end() || launch->correlation != kernel.correlation) continue;
+    const std::optional<double> launch = launch_of(kernel.correlation);
+    if (!launch) continue;
     const auto after = std::ranges::upper_bound(
-        trace_.steps, launch->begin, {}, [](const TorchStep& step) { return step.time.begin; });
+        trace_.steps, *launch, {}, [](const TorchStep& step) { return step.time.begin; });
     if (after == trace_.steps.begin()) continue;
     const std::size_t index = static_cast<std::size_t>(after - trace_.steps.begin()) - 1;
-    if (launch->begin >= trace_.steps[index].time.end) continue;
+    if (*launch >= trace_.steps[index].time.end) continue;
     if (!has_begun[index]) steps[index].time.begin = kernel.begin;
     has_begun[index] = true;
     if (index + 1 == steps.size()) last_end = std::max(last_end, kernel.end);
@@ -227,6 +249,7 @@ RankTrace Builder::finish(const std::string& path, const TraceHead& head) {
           "'{}' has no steps: record it with profile(schedule=torch.profiler.schedule(wait=1, "
           "warmup=1, active=3)), and call its step() after each training step",
           shown(path));
+  std::ranges::sort(launches_, {}, &Launch::correlation);
   set_collectives();
   set_host();
   trace_.copies = united(std::move(trace_.copies));
@@ -234,7 +257,8 @@ RankTrace Builder::finish(const std::string& path, const TraceHead& head) {
   std::vector<TorchStep>& steps = trace_.steps;
   std::ranges::sort(steps, {}, [](const TorchStep& step) { return step.time.begin; });
   if (trace_.has_gpu()) {
-    if (std::vector<TorchStep> on_gpu = steps_of_gpu(); !on_gpu.empty()) steps = std::move(on_gpu);
+    if (std::vector<TorchStep> on_gpu = steps_of_gpu(); !on_gpu.empty())
+      steps = std::move(on_gpu);
   }
   for (std::size_t i = 0; i + 1 < steps.size(); ++i) steps[i].time.end = steps[i + 1].time.begin;
   return std::move(trace_);

@@ -21,6 +21,7 @@ struct Collective {
   double num_bytes = 0;  // of the whole message, as NCCL's tests count; 0: the file doesn't say
   double element_bytes = 0;
   std::size_t num_ranks = 1;
+  std::uint32_t correlation = 0;  // of a kernel's launch
 };
 
 struct TorchStep {
