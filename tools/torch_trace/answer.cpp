@@ -174,7 +174,7 @@ std::string slowest_text(const TraceRun& run) {
                   slowest.since ? fmt::format("in all since step #{}, ", *slowest.since) : "",
                   format_seconds(slowest.wait_seconds));
   if (slowest.more_seconds > 0) {
-    text += fmt::format(" Its {} is {} longer than the median of the others'.", slowest.part,
+    text += fmt::format(" Its {} time is {} longer than the others' median.", slowest.part,
                         format_seconds(slowest.more_seconds));
   }
   return text;

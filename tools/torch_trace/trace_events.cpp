@@ -29,6 +29,7 @@ class ByteStream {
   }
 
   bool at_end() { return at_ == end_ && !refill(); }
+  bool was_asked_for_more() const { return was_asked_for_more_; }  // than the file has
   char peek() { return *at_; }  // REQUIRES: !at_end()
   void skip() { ++at_; }
   // What has been unpacked now.
@@ -45,6 +46,7 @@ class ByteStream {
             code == Z_ERRNO ? std::strerror(errno) : text);
     at_ = buffer_.data();
     end_ = at_ + count;
+    was_asked_for_more_ = count == 0;
     return count > 0;
   }
 
@@ -56,6 +58,7 @@ class ByteStream {
   std::vector<char> buffer_;
   const char* at_ = nullptr;
   const char* end_ = nullptr;
+  bool was_asked_for_more_ = false;
 };
 
 // nlohmann's parser reads through it; two are equal where the stream has ended.
@@ -224,7 +227,7 @@ TraceHead read_trace_events(const std::string& path,
   require(!stream.at_end(), ErrorCode::Io, "explain", "'{}' is empty", shown(path));
   Handler handler(use);
   if (!json::sax_parse(ByteIterator{&stream}, ByteIterator{&stream}, &handler)) {
-    require(!stream.at_end(), ErrorCode::Io, "explain",
+    require(!stream.was_asked_for_more(), ErrorCode::Io, "explain",
             "'{}' is cut off after {} events: copy it again, or record it again", shown(path),
             handler.head.num_events);
     fail(ErrorCode::Io, "explain", "'{}' is not JSON at byte {}", shown(path),
