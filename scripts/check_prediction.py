@@ -11,7 +11,7 @@
   --json     writes the rows, too; '-' is standard output, and the table then goes to standard error
   --program  the program (default: build/release/bin/lockstep, else the one in PATH)
 
-docs/prediction.md says how the rows are predicted, and shows the tables. Exits 1 if a table is wrong, with its line."""
+docs/prediction-record.md says how the rows are predicted, and shows the tables. Exits 1 if a table is wrong, with its line."""
 
 import argparse
 import csv
@@ -32,7 +32,7 @@ from published_hardware import UnknownHardware, find_hardware, split_count
 
 ASSUMED_BATCH = 128  # over all GPUs, in a table without batches
 MIB = 1 << 20
-USUAL_POWER = 0.2  # assumed: docs/prediction.md
+USUAL_POWER = 0.2  # assumed: docs/prediction-record.md
 LARGE_BYTES = 16_000_000_000  # of an all-reduce whose row gives a bandwidth alone
 SCALING_COLUMNS = ["set", "hardware", "interconnect", "model", "strategy", "batch_per_gpu", "gpus", "value", "unit"]
 ALL_REDUCE_COLUMNS = ["hardware", "interconnect", "algorithm", "gpus", "bytes", "value", "unit"]
@@ -42,7 +42,7 @@ STRATEGIES = {
     "parameter_server": "cpu_parameter_server",
     "distributed_parameter_server": "cpu_parameter_server",
     "replicated": "nccl_replicated",
-    "tf_cnn_benchmarks": "device_allreduce",  # assumed where a table states no more: docs/prediction.md
+    "tf_cnn_benchmarks": "device_allreduce",  # assumed where a table states no more: docs/prediction-record.md
     "dataparallel": "dp",
     **dict.fromkeys(
         ["distributeddataparallel", "distributed_data_parallel", "horovod", "nccl", "allreduce",

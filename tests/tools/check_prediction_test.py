@@ -75,7 +75,7 @@ class Published(Script):
                 # One TITAN X takes 14545 s: through the host more, by the devices less.
                 self.assertEqual(row["predicted"] > 14545, row["strategy"] == "cpu_reduce", row)
         self.assertIn("right in 3 of 3 rows", out)
-        self.assertIn(out, (ROOT / "docs" / "prediction.md").read_text())  # to the printed digit
+        self.assertIn(out, (ROOT / "docs" / "prediction-record.md").read_text())  # to the printed digit
 
     def test_rows_without_peer_access_are_close_whether_fitted_or_not(self):
         file, out = self.predict(VALIDATION / "pcie.csv", VALIDATION / "models.csv")
@@ -83,7 +83,7 @@ class Published(Script):
         self.assertLessEqual(errors[True][1], 0.10)
         self.assertLessEqual(errors[False][0], 0.05)
         self.assertLessEqual(errors[False][1], 0.15)
-        self.assertIn(out, (ROOT / "docs" / "prediction.md").read_text())  # to the printed digit
+        self.assertIn(out, (ROOT / "docs" / "prediction-record.md").read_text())  # to the printed digit
 
     def test_answers_name_their_classs_record(self):
         rows = []
@@ -116,7 +116,7 @@ class Published(Script):
         for mean, largest in errors.values():
             self.assertLessEqual(mean, 0.10)
             self.assertLessEqual(largest, 0.20)
-        self.assertIn("H200: error mean 9.9 %, max 13.4 %", out)  # docs/prediction.md says so
+        self.assertIn("H200: error mean 9.9 %, max 13.4 %", out)  # docs/prediction-record.md says so
 
 
 class Bases(Script):

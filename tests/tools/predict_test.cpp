@@ -253,7 +253,7 @@ TEST_F(Predict, ANetsSizeAndStepAnswerHowManyGpusPay) {
   expect_success(run_lockstep({"report", "p.json", "-o", "r.html"}, folder_.path()));
 }
 
-// A table of ResNet-50 on RTX 4090s (docs/prediction.md), whose method is assumed.
+// A table of ResNet-50 on RTX 4090s (docs/prediction-record.md), whose method is assumed.
 TEST_F(Predict, CardsWithoutPeerAccessLoseTimeInHostMemory) {
   const std::string flags =
       "--params 25.6M --step 0.0379 --batch-per-gpu 64 --topology rtx4090-pcie4-8 --devices 2,4 "

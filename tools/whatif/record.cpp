@@ -16,7 +16,7 @@ constexpr Record kNvlink = {"NVLink", 18, 0.0234, 0.0822, 1.07};
 constexpr Record kPcie = {"PCIe with peer access", 12, 0.1502, 0.5579, 1.64};
 constexpr Record kThroughHost = {"through host memory", 19, 0.0488, 0.1332, 1.14};
 constexpr Record kBetweenHosts = {"between hosts", 1, 0.0802, 0.0802, 1.09};
-// llm.c's steps on eight A100s and eight H100s, beside GPT-2 (docs/prediction.md).
+// llm.c's steps on eight A100s and eight H100s, beside GPT-2 (docs/prediction-record.md).
 constexpr Record kComputed = {"kernels priced by a data sheet", 2, 0.098, 0.137, 1.16};
 
 bool is_published(Strategy strategy) {
