@@ -30,6 +30,9 @@ install_tools() {
 
 build_book() {
   local config
+  if ! "${LOCKSTEP:-build/release/bin/lockstep}" watch --help >/dev/null 2>&1; then
+    echo "lockstep: the book will have no players, since ${LOCKSTEP:-build/release/bin/lockstep} is not built" >&2
+  fi
   for config in mkdocs.yml mkdocs.zh.yml; do  # the English site first, since the Chinese one lies inside it
     NO_MKDOCS_2_WARNING=1 quietly "mkdocs build -f $config" "$tools/bin/mkdocs" build -q --strict -f "$config"
   done

@@ -17,10 +17,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from mkdocs.plugins import get_plugin_logger
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
-
-log = get_plugin_logger("book")
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -176,16 +174,17 @@ def add_linked_files(pages, config):
 
 def record_players(pages, config):
     """Runs the commands of the players; their pages."""
-    commands = {command for page in pages for command in PLAYER.findall((DOCS / page).read_text())}
+    commands = {command: page for page in pages for command in PLAYER.findall((DOCS / page).read_text())}
     can_watch = PROGRAM.is_file() and subprocess.run([PROGRAM, "watch", "--help"], capture_output=True).returncode == 0
-    if commands and not can_watch:
-        log.warning(f"no players: {PROGRAM} is not built, or has no watch")
-        return []
+    if not can_watch:
+        return []  # scripts/book.sh says so
     PLAYERS.mkdir(parents=True, exist_ok=True)
-    for command in commands:
-        page = PLAYERS / player_of(command)
-        if not page.exists() or page.stat().st_mtime < PROGRAM.stat().st_mtime:
-            subprocess.run([PROGRAM, *command.split(), "-o", page], check=True, stdout=subprocess.DEVNULL)
+    for command, page in commands.items():
+        player = PLAYERS / player_of(command)
+        if not player.exists() or player.stat().st_mtime < PROGRAM.stat().st_mtime:
+            result = subprocess.run([PROGRAM, *command.split(), "-o", player], capture_output=True, text=True)
+            if result.returncode != 0:
+                raise PluginError(f"docs/{page}: its player's command fails: lockstep {command}\n{result.stderr}")
     return [File.generated(config, f"players/{player_of(command)}", abs_src_path=str(PLAYERS / player_of(command)))
             for command in commands]  # fmt: skip
 
