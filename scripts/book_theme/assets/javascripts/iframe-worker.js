@@ -1,7 +1,7 @@
-// A page opened from the disk may not start a worker, so the search runs in a hidden frame. Material names this file's
-// place extra.polyfills.
+// A page opened from the disk may not start a worker, so the search runs in a hidden frame. Material's search knows such a
+// frame by the name IFrameWorker.
 if (location.protocol === "file:") {
-  window.Worker = class extends EventTarget {
+  window.Worker = window.IFrameWorker = class extends EventTarget {
     constructor(url) {
       super();
       const frame = document.createElement("iframe");
