@@ -308,6 +308,59 @@ TEST_F(Predict, AStepThatIsNotGivenIsAGuessAndSaysSo) {
   expect_success(run("--model mlp:784-256-10 --batch-per-gpu 8 --topology dgx1-p100"));
 }
 
+double bytes_of_step(const json& row) {
+  double bytes = 0;
+  for (const auto& [part, value] : row["memory_bytes"].items()) {
+    if (part != "workspace") bytes += value.get<double>();
+  }
+  return bytes;
+}
+
+// Beside `bench step --memory`: an mlp of a size, and the image net that a run trained.
+TEST_F(Predict, TheMemoryOfOurOwnNetsIsThatOfAStep) {
+  const auto bench = [&](const std::string& model, const std::string& batch) {
+    const std::string words_ = "bench step --seconds 0.01 --device cpu --memory --json b.json ";
+    expect_success(
+        run_lockstep(words(words_ + "--model " + model + " --batch " + batch), folder_.path()));
+    return read_json(folder_ / "b.json")["rows"][0]["peak_bytes"].get<double>();
+  };
+  for (const char* const batch : {"64", "1024"}) {
+    const std::string model = "mlp:64-512-512-10";
+    expect_success(run("--model " + model + " --step 0.01 --topology dgx-a100 --devices 1 " +
+                       "--json p.json --batch-per-gpu " + batch));
+    const double peak = bench(model, batch);
+    EXPECT_NEAR(bytes_of_step(read_json(folder_ / "p.json")["rows"][0]), peak, 0.03 * peak);
+  }
+  expect_success(run_lockstep(words("train --dataset digits --model lenet --batch 32 --steps 2 "
+                                    "--device cpu --lr 0.01 --json run.json"),
+                              folder_.path()));
+  expect_success(
+      run("--workload run.json --topology dgx-a100 --devices 4 --strategy ddp --json p.json"));
+  for (const json& row : read_json(folder_ / "p.json")["rows"]) {
+    const double peak = bench("lenet", std::to_string(32 / row["devices"].get<int>()));
+    EXPECT_NEAR(bytes_of_step(row), peak, 0.03 * peak) << row;
+  }
+}
+
+TEST_F(Predict, AFamilysAnswerSaysOnHowManyCardsItFits) {
+  const Outcome outcome =
+      run("--family llama:32-32-4096-4096 --batch-per-gpu 1 --topology "
+          "dgx-a100 --modes ddp,zero3 --devices 1,8 --json p.json");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("ddp does not fit on 1024 A100"));
+  EXPECT_THAT(outcome.out, HasSubstr("zero3 fits on 4"));
+  const json file = read_json(folder_ / "p.json");
+  EXPECT_NEAR(file["config"]["params"], 6.738e9, 1e6) << "as Llama 2's 7B";
+  EXPECT_EQ(file["rows"][1]["largest_batch"], 0);
+  EXPECT_GE(file["rows"][2]["largest_batch"], 1);
+  expect_rejected(run("--family mamba --step 1 --batch-per-gpu 1 --topology dgx-a100"), 2,
+                  {"'mamba' is not one of resnet50, vit-b16, bert"});
+  expect_rejected(run("--family gpt:12-12 --step 1 --batch-per-gpu 1 --topology dgx-a100"), 2,
+                  {"'gpt:12-12' needs layers, heads, channels and tokens"});
+  const Outcome unknown = run("--params 25M --step 1 --batch-per-gpu 1 --topology dgx-a100");
+  EXPECT_THAT(unknown.out, HasSubstr("without activations: ddp fits on 1 A100"));
+}
+
 TEST_F(Predict, AnAllReduceIsPredictedInSeveralWays) {
   const Outcome outcome =
       run("--all-reduce 100M --topology hgx-h200-8 --devices 1,2,8 --json p.json");

@@ -12,8 +12,6 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/nn/models.h"
-#include "engine/optim/optimizer.h"
-#include "engine/runtime/logical_device.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/breakdown.h"
 #include "kernels/matmul_precision.h"
@@ -27,6 +25,7 @@
 #include "tools/run/interruption.h"
 #include "tools/run/layer_recorder.h"
 #include "tools/run/placement.h"
+#include "tools/run/sample_step.h"
 #include "tools/run/step_statistics.h"
 #include "tools/run/task.h"
 #include "tools/text/status_line.h"
@@ -103,31 +102,13 @@ BenchModel try_model(const std::string& name, const nn::ModelData& data) {
 MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device device,
                           const BenchStepFlags& flags) {
   using Clock = std::chrono::steady_clock;
-  const std::shared_ptr<nn::Module> model =
-      nn::make_model(subject.name, subject.data, 0, DType::float32, device);
-  optim::SgdOptions options;
-  options.learning_rate = 0.01;
-  options.momentum = 0.9;
-  optim::Sgd optimizer(model->parameters(), options);
-  Rng rng(1);
-  const Variable x(
-      Tensor::uniform(batch_shape(subject.data, batch), -1, 1, rng, DType::float32, device));
-  std::vector<std::int64_t> labels(batch);
-  for (std::size_t row = 0; row < batch; ++row) {
-    labels[row] = static_cast<std::int64_t>(row % subject.data.num_classes);
-  }
-  const Tensor targets = Tensor::from(labels, {batch}, device);
-  const auto forward = [&] { return cross_entropy((*model)(x), targets); };
-  const auto issue = [&] {
-    optimizer.zero_grad();
-    forward().backward();
-    optimizer.step();
-  };
+  SampleStep sample(subject.name, subject.data, batch, device);
+  const auto issue = [&] { sample.run(); };
   std::optional<runtime::StepGraph> graph;
   if (flags.graph) graph.emplace(std::vector<Device>{device});
   const auto step = [&] { graph ? graph->run(issue) : issue(); };
   for (std::size_t i = 0; i < kWarmUpSteps; ++i) step();
-  targets.stream().synchronize();
+  sample.synchronize();
   const std::size_t num_steps = device.type == DeviceType::cuda ? kStepsAtATime : 1;
   std::vector<double> times;
   const Clock::time_point begin = Clock::now();
@@ -135,19 +116,16 @@ MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device d
          std::chrono::duration<double>(Clock::now() - begin).count() < flags.seconds) {
     const Clock::time_point start = Clock::now();
     for (std::size_t i = 0; i < num_steps; ++i) step();
-    targets.stream().synchronize();
+    sample.synchronize();
     throw_if_interrupted();
     times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
                     static_cast<double>(num_steps));
   }
   MeasuredStep measured{median(times), times.size() * num_steps, graph ? graph->num_nodes() : 0};
   if (!flags.memory) return measured;
-  runtime::MemoryPool& pool = runtime::logical_device(device).memory();
-  pool.reset_peak();
-  issue();
-  measured.peak_bytes = pool.statistics().peak_bytes;
-  measured.memory = LayerRecorder(*model).memory(forward);
-  measured.input_bytes = x.value().num_bytes() + targets.num_bytes();
+  measured.peak_bytes = sample.measure_peak_bytes();
+  measured.memory = LayerRecorder(sample.model()).memory([&] { return sample.forward(); });
+  measured.input_bytes = sample.input_bytes();
   return measured;
 }
 

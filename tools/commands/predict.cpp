@@ -21,6 +21,8 @@
 #include "tools/record/run_file.h"
 #include "tools/run/workload.h"
 #include "tools/text/format.h"
+#include "tools/whatif/family.h"
+#include "tools/whatif/memory_rows.h"
 #include "tools/whatif/predicted_rows.h"
 
 namespace lockstep::tools {
@@ -31,8 +33,9 @@ constexpr int kMaxBatch = 1'000'000'000;
 constexpr double kMaxStepSeconds = 1e6;
 
 struct PredictFlags {
-  std::string workload, params, model,
+  std::string workload, params, model, family,
       all_reduce;  // what is predicted: a run, a net, an all-reduce
+  std::string recompute = "attention", optimizer = "adam";
   std::string flops, precision;
   std::optional<double> step;
   std::optional<int> batch_per_gpu;
@@ -84,9 +87,16 @@ Precision read_precision(const PredictFlags& flags) {
                                      : Precision::fp32;
 }
 
+predict::Recompute read_recompute(const PredictFlags& flags) {
+  return flags.recompute == "none"   ? predict::Recompute::none
+         : flags.recompute == "full" ? predict::Recompute::full
+                                     : predict::Recompute::attention;
+}
+
 Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
   Net net;
   if (!flags.model.empty()) net = find_net(flags.model);
+  if (!flags.family.empty()) net = find_family(flags.family, read_recompute(flags));
   if (!flags.params.empty()) net.parameters = parse_count("--params", flags.params);
   if (!flags.flops.empty()) net.forward_flops = parse_count("--flops", flags.flops);
   if (net.name.empty()) net.name = flags.params + " parameters";
@@ -267,6 +277,19 @@ std::string notes(const PredictionTask& task) {
       task.net && !task.net->step_seconds ? ", and half or twice the guessed step" : "");
 }
 
+// Prints what the rows hold in memory, and adds it to their JSON.
+void print_memory(const PredictFlags& flags, const PredictionTask& task,
+                  std::span<const PredictedRow> rows, nlohmann::ordered_json& json_rows,
+                  std::FILE* out) {
+  StepMemory memory(task, flags.optimizer == "sgd" ? predict::StateOptimizer::sgd
+                                                   : predict::StateOptimizer::adam);
+  const std::vector<std::string> lines = memory_lines(task, memory, rows, json_rows);
+  fmt::print(out, "\n");
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    fmt::print(out, "{}\n", i + 2 < lines.size() ? lines[i] : wrap(lines[i]));
+  }
+}
+
 void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   const PredictionTask task = read_task(flags);
   std::vector<WhatIf> changes{WhatIf{}};
@@ -278,6 +301,7 @@ void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   print_head(task, out);
   print_left_out(flags, task, out);
   std::vector<PredictedRow> rows = predict_rows(task, changes[0]);
+  const std::size_t num_own_rows = rows.size();
   if (task.net) print_sentences(task, rows, out);
   fmt::print(out, "{}\n", predicted_header(task));
   for (const WhatIf& change : changes) {
@@ -290,12 +314,14 @@ void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   }
   fmt::print(out, "{}\n", wrap(notes(task)));
   for (const std::string& note : record_notes(rows)) fmt::print(out, "{}\n", wrap(note));
+  nlohmann::ordered_json json_rows = nlohmann::ordered_json::array();
+  for (const PredictedRow& row : rows) json_rows.push_back(row_json(row, task.topology));
+  print_memory(flags, task, {rows.data(), num_own_rows}, json_rows, out);
   if (!flags.trace_path.empty()) save_predicted_trace(flags.trace_path, rows.back());
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
   json["config"] = config_json(flags, task, changes);
-  json["rows"] = nlohmann::ordered_json::array();
-  for (const PredictedRow& row : rows) json["rows"].push_back(row_json(row, task.topology));
+  json["rows"] = std::move(json_rows);
   if (!task.net) json["workload"] = workload_json(task.run.step);
   write_json(flags.json_path, json);
 }
@@ -321,14 +347,17 @@ void predict_all_reduce(const PredictFlags& flags, const CommandLine& command) {
 void run_predict(const PredictFlags& flags, const CommandLine& command) {
   require(flags.schedule.empty(), ErrorCode::Usage, "--schedule",
           "is the learning rate's; a pipeline's is --pipeline-schedule");
-  const bool has_net = !flags.params.empty() || !flags.model.empty();
+  require(flags.family.empty() || (flags.model.empty() && flags.params.empty()), ErrorCode::Usage,
+          "--family", "has its own parameters; leave out --model and --params");
+  const bool has_net = !flags.params.empty() || !flags.model.empty() || !flags.family.empty();
   const int subjects =
       (flags.workload.empty() ? 0 : 1) + (has_net ? 1 : 0) + (flags.all_reduce.empty() ? 0 : 1);
   require(subjects == 1, ErrorCode::Usage, "predict",
-          "give one of --workload RUN.json, --params 25.6M (or --model NAME), --all-reduce BYTES");
+          "give one of --workload RUN.json, --params 25.6M (or --model NAME, or --family NAME), "
+          "--all-reduce BYTES");
   const bool has_net_flag = flags.step || flags.batch_per_gpu || !flags.flops.empty();
   require(has_net || !has_net_flag, ErrorCode::Usage, "predict",
-          "--step, --batch-per-gpu and --flops need --params or --model");
+          "--step, --batch-per-gpu and --flops need --params, --model or --family");
   require(!flags.topology.empty(), ErrorCode::Usage, "--topology",
           "name a topology such as {}, or a file", predict::preset_names().front());
   require_writable({{"--json", flags.json_path}, {"--trace", flags.trace_path}});
@@ -352,14 +381,25 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
       .add_option("--params", flags.params,
                   "instead of --workload: a net of so many parameters, as in 25.6M")
       ->type_name("COUNT");
+  predict
+      .add_option("--family", flags.family,
+                  fmt::format("instead of --workload: a net by its sizes, for its memory too: {}",
+                              known_family_names()))
+      ->type_name("FAMILY");
+  predict
+      .add_option("--recompute", flags.recompute,
+                  "with --family: which activations are computed again; attention: its scores, as "
+                  "a fused attention does")
+      ->check(one_of({"none", "attention", "full"}));
+  predict.add_option("--optimizer", flags.optimizer, "whose state is in memory: sgd has momentum")
+      ->check(one_of({"adam", "sgd"}));
   predict.add_option("--batch-per-gpu", flags.batch_per_gpu,
                      "with --model or --params: samples of a step on each GPU");
-  CLI::Option* const step =
-      predict
-          .add_option("--step", flags.step,
-                      "with --model or --params: seconds that a step takes on one GPU (default: "
-                      "a guess)")
-          ->type_name("SECONDS");
+  predict
+      .add_option("--step", flags.step,
+                  "with --model or --params: seconds that a step takes on one GPU (default: "
+                  "a guess)")
+      ->type_name("SECONDS");
   predict
       .add_option("--flops", flags.flops,
                   "with --params: operations of a sample's forward pass, as in 8.2G; the step is "
@@ -373,9 +413,9 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
           ->type_name("BYTES");
   predict
       .add_option("--precision", flags.precision,
-                  "precision of products whose times are guessed (default: fp32)")
+                  "precision of products whose times are guessed, and of what is in memory "
+                  "(default: fp32)")
       ->check(one_of({"fp32", "tf32", "bf16"}))
-      ->excludes(step)
       ->excludes(all_reduce);
   predict
       .add_option("--topology", flags.topology,
@@ -385,7 +425,7 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
   predict.add_option("--devices", flags.devices, "numbers of devices, a row for each")
       ->type_name("COUNTS");
   predict
-      .add_option("--strategy", flags.strategies,
+      .add_option("--strategy,--modes", flags.strategies,
                   "one or several of dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, "
                   "device_allreduce, nccl_replicated, cpu_reduce, cpu_parameter_server (default: "
                   "ddp; for a run on one host also dp)")
@@ -433,14 +473,16 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
       ->excludes(all_reduce);
   predict.add_option("--json", flags.json_path, "write the rows here (-: standard output)")
       ->type_name("FILE");
-  group_flags(predict, {{"Most used",
-                         {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
-                          "--topology", "--devices", "--strategy", "--what-if", "--json"}},
-                        {"What to predict", {"--all-reduce", "--flops", "--precision"}},
-                        {"How the devices share the work",
-                         {"--accumulate", "--overlap", "--pipeline-schedule"}},
-                        {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
-                        {"What to write", {"--trace"}}});
+  group_flags(
+      predict,
+      {{"Most used",
+        {"--workload", "--model", "--params", "--batch-per-gpu", "--step", "--topology",
+         "--devices", "--strategy", "--what-if", "--json"}},
+       {"What to predict",
+        {"--family", "--all-reduce", "--flops", "--precision", "--recompute", "--optimizer"}},
+       {"How the devices share the work", {"--accumulate", "--overlap", "--pipeline-schedule"}},
+       {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
+       {"What to write", {"--trace"}}});
 }
 
 }  // namespace

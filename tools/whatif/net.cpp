@@ -67,22 +67,6 @@ std::vector<LayerShape> lenet() {
           dense("ip1", 800, 500), dense("ip2", 500, 10)};
 }
 
-// Blocks of attention and a feed-forward net four times as wide, after an embedding. The last layer
-// shares the embedding's weights, so that their gradient is ready last.
-std::vector<LayerShape> transformer(int blocks, double width, double context, double vocabulary) {
-  const double square = width * width;
-  std::vector<LayerShape> layers{{"embedding", (vocabulary + context) * width, 0, 0}};
-  for (int i = 0; i < blocks; ++i) {
-    const std::string block = "block" + std::to_string(i);
-    layers.push_back({block + ".qkv", 3 * square, 3 * width, 3 * square + 2 * context * width});
-    layers.push_back({block + ".projection", square, width, square});
-    layers.push_back({block + ".up", 4 * square, 4 * width, 4 * square});
-    layers.push_back({block + ".down", 4 * square, width, 4 * square});
-  }
-  layers.push_back({"head", 0, width, vocabulary * width});
-  return layers;
-}
-
 struct KnownNet {
   std::string_view name;
   double parameters;
@@ -109,13 +93,13 @@ constexpr KnownNet kKnownNets[] = {
     {"resnet152", 60'192'808, 23.0},
     {"resnext50_32x4d", 25'028'904, 8.46},
     {"convnext_tiny", 28'589'128, 8.91},
-    {"vit_b_16", 86'567'656, 35.1, [] { return transformer(12, 768, 197, 1000); }},
-    {"bert-base", 109'482'240, 96.8, [] { return transformer(12, 768, 512, 30'522); }},
-    {"bert-large", 335'141'888, 335, [] { return transformer(24, 1024, 512, 30'522); }},
-    {"gpt2", 124'439'808, 292, [] { return transformer(12, 768, 1024, 50'257); }},
-    {"gpt2-medium", 354'823'168, 828, [] { return transformer(24, 1024, 1024, 50'257); }},
-    {"gpt2-large", 774'030'080, 1776, [] { return transformer(36, 1280, 1024, 50'257); }},
-    {"gpt2-xl", 1'557'611'200, 3509, [] { return transformer(48, 1600, 1024, 50'257); }},
+    {"vit_b_16", 86'567'656, 35.1, [] { return transformer_shapes(12, 768, 197, 1000); }},
+    {"bert-base", 109'482'240, 96.8, [] { return transformer_shapes(12, 768, 512, 30'522); }},
+    {"bert-large", 335'141'888, 335, [] { return transformer_shapes(24, 1024, 512, 30'522); }},
+    {"gpt2", 124'439'808, 292, [] { return transformer_shapes(12, 768, 1024, 50'257); }},
+    {"gpt2-medium", 354'823'168, 828, [] { return transformer_shapes(24, 1024, 1024, 50'257); }},
+    {"gpt2-large", 774'030'080, 1776, [] { return transformer_shapes(36, 1280, 1024, 50'257); }},
+    {"gpt2-xl", 1'557'611'200, 3509, [] { return transformer_shapes(48, 1600, 1024, 50'257); }},
 };
 
 // Teraoperations per second without sparsity: float32 without tensor cores, TF32, and bfloat16
@@ -177,6 +161,21 @@ double optimizer_seconds(const Net& net, const predict::DeviceProfile& device) {
 }
 
 }  // namespace
+
+std::vector<LayerShape> transformer_shapes(int blocks, double width, double context,
+                                           double vocabulary) {
+  const double square = width * width;
+  std::vector<LayerShape> layers{{"embedding", (vocabulary + context) * width, 0, 0}};
+  for (int i = 0; i < blocks; ++i) {
+    const std::string block = "block" + std::to_string(i);
+    layers.push_back({block + ".qkv", 3 * square, 3 * width, 3 * square + 2 * context * width});
+    layers.push_back({block + ".projection", square, width, square});
+    layers.push_back({block + ".up", 4 * square, 4 * width, 4 * square});
+    layers.push_back({block + ".down", 4 * square, width, 4 * square});
+  }
+  layers.push_back({"head", 0, width, vocabulary * width});
+  return layers;
+}
 
 Net find_net(const std::string& name) {
   if (name.starts_with("mlp:")) return mlp(name);

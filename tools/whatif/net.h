@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "simulate/predict/memory.h"
 #include "simulate/predict/step.h"
 #include "simulate/predict/topology.h"
 
@@ -27,8 +28,9 @@ struct Net {
   double forward_flops = 0;  // for one sample, with a multiply-add counted as two; 0: unknown
   std::vector<LayerShape> shapes = {};  // empty: unknown
   std::size_t batch_per_gpu = 1;
-  std::optional<double> step_seconds = {};  // for that batch on one GPU; empty: guessed
-  Precision precision = Precision::fp32;    // precision of the guess
+  std::optional<double> step_seconds = {};        // for that batch on one GPU; empty: guessed
+  Precision precision = Precision::fp32;          // of the guess, and of what is kept in memory
+  std::optional<predict::NetMemory> memory = {};  // empty: its activations are unknown
 
   double gradient_bytes() const { return 4 * parameters; }
 };
@@ -36,6 +38,11 @@ struct Net {
 // Finds a net in the table of net.cpp, or makes a multilayer perceptron from "mlp:784-1024-10".
 // Throws Error{Usage} that lists the names.
 Net find_net(const std::string& name);
+
+// Blocks of attention and a feed-forward net four times as wide, after an embedding. The last layer
+// shares the embedding's weights, so that their gradient is ready last.
+std::vector<LayerShape> transformer_shapes(int blocks, double width, double context,
+                                           double vocabulary);
 
 // "lenet, alexnet, ...".
 std::string known_net_names();

@@ -190,7 +190,9 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
   for (const FileLayer& layer : task.run.step.layers) {
     weight_bytes += static_cast<double>(layer.parameter_bytes);
   }
-  require(2 * weight_bytes <= topology.device.memory_bytes, ErrorCode::Usage, "--topology",
+  // A family's answer says which mode fits.
+  require((task.net && task.net->memory) || 2 * weight_bytes <= topology.device.memory_bytes,
+          ErrorCode::Usage, "--topology",
           "weights and gradients take {:.3g} GB of each device; '{}' ({}) has {:g} GB of memory",
           2 * weight_bytes / 1e9, topology.name, topology.device.name,
           topology.device.memory_bytes / 1e9);

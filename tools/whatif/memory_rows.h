@@ -1,0 +1,56 @@
+// The memory of predicted rows: will it fit, and with which batch.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/nn/models.h"
+#include "simulate/predict/memory.h"
+#include "tools/whatif/predicted_rows.h"
+
+namespace lockstep::tools {
+
+// A step's memory on one device for any batch, from one of three sources:
+//   one of this engine's models   its step is run here, on the CPU, with the batch itself, or with
+//                                 two smaller ones from which it is extended if that were too much
+//   a family (family.h)           published formulas
+//   a number of parameters        their states alone; activations are not known
+class StepMemory {
+ public:
+  // optimizer: of families and parameters; this engine's models have SGD with momentum.
+  StepMemory(const PredictionTask& task, predict::StateOptimizer optimizer);
+
+  struct Row {
+    predict::DeviceMemory memory;
+    std::size_t largest_batch = 0;  // of each device; 0: none fits, or unknown
+  };
+  // batch: samples of a micro-batch of each device.
+  Row row(predict::Strategy strategy, std::size_t num_devices, std::size_t batch);
+  bool knows_activations() const { return net_.has_activations; }
+  // Where the figures come from.
+  std::string source() const;
+
+ private:
+  double own_activation_bytes(std::size_t batch);
+  double measure_own(std::size_t batch);
+
+  predict::NetMemory net_;
+  predict::MemoryOptions options_;
+  double memory_bytes_;    // of a device
+  std::string own_model_;  // empty: not one of this engine's
+  nn::ModelData own_data_;
+  std::map<std::size_t, double> own_measured_;  // peak bytes, by batch
+};
+
+// A table of the rows, a line for each mode with the number of devices on which it fits, and the
+// source. Adds "memory_bytes" and "largest_batch" to their JSON.
+std::vector<std::string> memory_lines(const PredictionTask& task, StepMemory& memory,
+                                      std::span<const PredictedRow> rows,
+                                      nlohmann::ordered_json& json_rows);
+
+}  // namespace lockstep::tools
