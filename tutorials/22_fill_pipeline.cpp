@@ -1,10 +1,14 @@
-// 22: What do the parts of a split model send each other, and who waits for whom?
+// 22: How does a pipeline keep the parts of a split model busy?
 //
-// You will see: a model cut into stages, one behind the other, through which micro-batches pass:
-// the lanes of three schedules with their bubbles, and what each stage keeps; then the same
-// perceptron trained in 1, 2 and 4 stages, with the bytes that they send beside DDP's, and one
-// device's weights. Then each matrix split over all devices (tensor parallelism): the same weights,
-// and the all-reduces of activations, for the perceptron and for a GPT block.
+// A model cut into stages is a line of workers: a stage can begin when the one before it is done,
+// so with one batch at a time all but one wait. Cut into micro-batches, the batch fills the line
+// like a pipeline, and only while it fills and drains do stages wait: that is the bubble. A
+// schedule says in which order each stage takes forward and backward passes, and so how much it has
+// to keep.
+//
+// You will see: the lanes of three schedules with their bubbles, and what each stage keeps; then
+// the same perceptron trained in 1, 2 and 4 stages, with the bytes that they send beside DDP's, and
+// one device's weights.
 //
 // Run:  22_fill_pipeline [--batch 64] [--micro 8] [--device auto|cpu|cuda] [--fast]
 //
@@ -98,8 +102,7 @@ void print_plans() {
   }
   tutorial::say(
       "F0 is the forward pass of micro-batch 0, B0 its backward pass, which takes as long here. "
-      "The "
-      "first stage cannot go back before the last one has the loss, and the last cannot begin "
+      "The first stage cannot go back before the last one has the loss, and the last cannot begin "
       "before the first is done: that is the bubble.");
   tutorial::check("every plan has the formula's bubble", is_formula);
   tutorial::check("1f1b keeps at most as many micro-batches as there are stages", is_few);
@@ -183,115 +186,25 @@ void compare_stages(const std::vector<Device>& devices, int num_steps) {
   tutorial::check("a stage sends its activations on, and their gradients back", sends_activations);
 }
 
-// --- tensor parallelism: each layer on all devices
-
-// One step's all-reduces of activations, forward and backward: their bytes by the formula.
-double all_reduced_bytes(std::size_t num_elements, int num_calls, std::size_t num_ranks) {
-  return num_calls * 2.0 * (num_ranks - 1) / num_ranks * num_elements * sizeof(float);
-}
-
-// Every rank sees all rows, and has the same loss.
-Trained train_cut(const std::vector<Device>& devices, int num_steps) {
-  Trained trained;
-  trace::reset_collective_counts();
-  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
-    ranks.set_default_plan(plan::AllReducePlan::ring);
-    const auto whole = std::dynamic_pointer_cast<nn::Sequential>(make_model(device));
-    const auto part = parallel::tensor_parallel(*whole, ranks);
-    train(*part, device, num_steps, [&](const data::Batch& batch) {
-      scale(sum_loss((*part)(batch.x), batch.labels), 1.0 / batch.labels.size(0)).backward();
-    });
-    const trace::UncountedScope after_the_steps({rank});
-    const nn::StateDict state = parallel::whole_state(*part);
-    if (rank != 0) return;
-    trained.most_held = part->num_parameters();  // rank 0 has the second layers' biases besides
-    for (const auto& [name, tensor] : state) trained.weights.push_back(tensor);
-  });
-  trained.most_sent = static_cast<double>(trace::collective_bytes_of(0)) / num_steps;
-  return trained;
-}
-
-void compare_cuts(const std::vector<Device>& devices, int num_steps) {
-  const Trained one = train_one(devices[0], num_steps);
-  double worst = 0;
-  bool sends_activations = true;
-  fmt::print("ranks  parameters  sent by each  by the formula  differs by\n");
-  for (std::size_t n = 1; n <= devices.size(); n *= 2) {
-    const Trained trained = train_cut({devices.begin(), devices.begin() + n}, num_steps);
-    const double difference = tutorial::max_abs_difference(trained.weights, one.weights);
-    // Layers 1 and 2 are a pair, whose input is data; 3 and 4 are another.
-    const double formula = all_reduced_bytes(num_rows * kWidth, 2, n) +  // between the pairs
-                           all_reduced_bytes(num_rows * 10, 1, n);       // the logits
-    fmt::print("{:5} {:11} {:9.1f} KiB {:11.1f} KiB {:11.1g}\n", n, trained.most_held,
-               trained.most_sent / 1024, formula / 1024, difference);
-    worst = std::max(worst, difference);
-    sends_activations &= std::abs(trained.most_sent - formula) < 200;  // of uneven chunks
-  }
-  tutorial::check_close("every cut gives one device's weights", worst,
-                        tutorial::weight_tolerance(num_steps));
-  tutorial::check("a pair of layers all-reduces its output, and its input's gradient",
-                  sends_activations);
-}
-
-// One pass through a GPT block whose heads are cut, and the gradient of its input.
-void cut_block(const std::vector<Device>& devices) {
-  const Shape shape{8, 16, 32};  // sequences, tokens, channels
-  const auto make = [](Device device) {
-    Rng rng(0);
-    return nn::Sequential(
-        {std::make_shared<nn::GptBlock>(nn::GptOptions{.heads = 4, .channels = 32}, 0, rng,
-                                        nn::Placement{DType::float32, device})});
-  };
-  const auto input = [&](Device device) {
-    Rng rng(1);
-    return Variable(Tensor::uniform(shape, -1, 1, rng, DType::float32, device), RequiresGrad::yes);
-  };
-  nn::Sequential whole = make(devices[0]);
-  const Variable x = input(devices[0]);
-  const Variable y = whole(x);
-  mean(multiply(y, y)).backward();
-  trace::reset_collective_counts();
-  std::vector<double> differences(devices.size());
-  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
-    ranks.set_default_plan(plan::AllReducePlan::ring);
-    const auto part = parallel::tensor_parallel(make(device), ranks);
-    const Variable x_here = input(device);
-    const Variable y_here = (*part)(x_here);
-    mean(multiply(y_here, y_here)).backward();
-    differences[rank] = std::max(tutorial::max_abs_difference(y_here.value(), y.value()),
-                                 tutorial::max_abs_difference(x_here.grad(), x.grad()));
-  });
-  const double sent = static_cast<double>(trace::collective_bytes_of(0));
-  fmt::print("a GPT block with one of its 4 heads on each rank: each sends {:.1f} KiB\n",
-             sent / 1024);
-  tutorial::check_close("output and gradient are one device's",
-                        *std::ranges::max_element(differences), 1e-5);
-  tutorial::check("four all-reduces of its activations: two forward, two backward",
-                  sent == all_reduced_bytes(shape.num_elements(), 4, devices.size()));
-}
-
 void run(const tutorial::Options& options) {
   require(num_micro % 2 == 0, ErrorCode::Usage, "--micro",
           "two interleaved stages take an even number of micro-batches, found {}", num_micro);
   const std::vector<Device> devices = options.devices(kMostDevices);
-  const int num_steps = options.fast ? 2 : 20;
   tutorial::step(1, "the plans of three schedules");
   print_plans();
 
   tutorial::step(
       2, fmt::format("a pipeline trains: {} rows a step in {} micro-batches", num_rows, num_micro));
-  compare_stages(devices, num_steps);
+  compare_stages(devices, options.fast ? 2 : 20);
 
-  tutorial::step(3, "each matrix split over all devices");
-  compare_cuts(devices, num_steps);
-  cut_block(devices);
-
+  const int one_way_kib = 4 * num_rows * static_cast<int>(kWidth) / 1024;
   tutorial::answer(
       fmt::format(
-          "Stages send activations, {} KiB a step each way, and wait for the pipeline to fill and "
-          "drain: 3 of {} slots with 4 stages. Cut matrices keep all devices busy, and all-reduce "
-          "activations for each pair of layers, forward and backward.",
-          4 * num_rows * static_cast<int>(kWidth) / 1024, num_micro + 3),
+          "Micro-batches follow each other through the stages, which wait only while the pipeline "
+          "fills and drains: 3 of {} slots with 4 stages. 1f1b waits as long as gpipe, but keeps "
+          "at most 4 micro-batches, where gpipe keeps {}. Stages send activations, {} KiB a step "
+          "each way.",
+          num_micro + 3, num_micro, one_way_kib),
       {{"--micro 10", "A smaller bubble and smaller pieces; gpipe keeps more of them."},
        {"--micro 4", "As many micro-batches as stages: 43 % of the slots are idle."}});
 }
@@ -304,8 +217,6 @@ int main(int argc, char** argv) {
     flags.add_number("--batch", num_rows, 16, 1024, "rows per step");
     flags.add_number("--micro", num_micro, 4, 10, "micro-batches per step, an even number");
   };
-  constexpr const char* kQuestion =
-      "What do the parts of a split model send each other, and who waits for whom?";
-  return run_main(argc, argv, kQuestion, run,
+  return run_main(argc, argv, "How does a pipeline keep the parts of a split model busy?", run,
                   {.num_devices = kMostDevices, .add_flags = add_flags});
 }
