@@ -5,7 +5,7 @@
 #   scripts/package.sh
 #
 # Both hold the program, the tutorials and the library with its headers, for the CPU, for any processor of
-# this machine's architecture.
+# this machine's architecture; and the book, where scripts/book.sh has built it.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
