@@ -295,7 +295,7 @@ class Player {
       params, acts, grads, frames, doing: el('span', {className: 'doing'}), rows: el('b'), sent: el('span'), hash: el('b'),
       memory: el('span'),
       shelves: {
-        params: shelf('Parameters', 'params', bytes(sum(rank.own ? sizes : [0])), ...params),
+        params: shelf('Parameters', 'params', '', ...params),
         acts: shelf('Activations', 'acts', '', ...acts),
         grads: shelf('Gradients', 'gradients', '', ...frames.map(frame => frame.box), ...rest),
         state: shelf('Optimizer state', 'state', rank.state ? bytes(rank.state) : 'none', cell('', Math.max(rank.state, 1))),
@@ -355,7 +355,7 @@ class Player {
     this.drawNumbers(moment);
     put(this.cursor, '--none', '');
     this.cursor.style.transform = `translateX(${this.laneX(moment.us)}px)`;
-    this.launch(moment, isAnimated && isNext);
+    this.launch(moment, isAnimated && isNext && at > 0);
   }
 
   drawCards(moment) {
@@ -380,6 +380,7 @@ class Player {
         put(cell, 'data-on', mine.params[i] >= 0.5 ? '' : null);
         put(cell, '--fill', mine.fresh ? 'var(--optimizer)' : 'var(--held)');
       });
+      put(card.shelves.params.total, 'text', bytes(Math.round(sum(rank.parameters.map(([, size], i) => mine.params[i] * size)))));
       let kept = 0;
       card.acts.forEach((cell, i) => {
         if (mine.acts[i]) kept += rank.cells[i].bytes;
@@ -643,8 +644,14 @@ class Show {
     byId('next').onclick = () => this.go(this.at + 1);
     byId('play').onclick = () => this.play(!this.isPlaying);
     document.addEventListener('keydown', event => this.onKey(event));
-    addEventListener('resize', () => players.forEach(player => player.resize()));
+    addEventListener('resize', () => this.resize());
+    this.resize();
     addEventListener('hashchange', () => this.goToHash());
+  }
+
+  resize() {
+    this.players.forEach(player => player.resize());
+    for (const name of byId('phases').children) name.style.color = name.scrollWidth > name.clientWidth ? 'transparent' : '';
   }
 
   go(at) {
@@ -660,7 +667,12 @@ class Show {
     this.animate();
   }
 
-  goToHash() { this.go(Number(location.hash.slice(1)) - 1 || 0); }
+  // "#12": that place; "#arrive.3": the third moment of this kind.
+  goToHash() {
+    const [kind, nth] = location.hash.slice(1).split('.');
+    const found = this.positions.map((_, i) => i).filter(i => this.players.some(({rec}, p) => rec.moments[this.positions[i].at[p]].kind === kind));
+    this.go(found[(Number(nth) || 1) - 1] ?? (Number(kind) - 1 || 0));
+  }
 
   goToPhase(step) {
     const begins = this.positions.map(({phase}, i) => i === 0 || this.positions[i - 1].phase !== phase ? i : -1).filter(i => i >= 0);
@@ -713,14 +725,13 @@ function start() {
   document.title = `Lockstep: ${recordings.map(({title}) => title).join(' and ')}`;
   byId('controls').hidden = byId('keys').hidden = false;
   byId('lists').open = false;
-  players.forEach(player => player.resize());
   const show = new Show(players);
   document.documentElement.className = 'still';  // the first moment is there at once
   show.goToHash();
   document.body.getBoundingClientRect();
   document.documentElement.className = '';
   document.documentElement.dataset.moments = show.positions.length;
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => players.forEach(player => player.resize()));
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => show.resize());
   window.show = show;
 }
 start();
