@@ -277,9 +277,12 @@ Said say_call(const Words& words, const Collective& collective) {
 Said say_arrival(const Words& words, const Collective& collective) {
   const Event& event = words.event();
   const std::string of = collective.of == Of::parameters ? "" : " of " + collective.label;
+  const std::string step =
+      collective.num_steps == 1
+          ? "The"
+          : fmt::format("Step {} of {} of the", event.step + 1, collective.num_steps);
   return {
-      fmt::format("Step {} of {} of the {}{}: {}, {} in all, {}.", event.step + 1,
-                  collective.num_steps, spelled(collective.operation), of,
+      fmt::format("{} {}{}: {}, {} in all, {}.", step, spelled(collective.operation), of,
                   words.num_messages() == 1 ? "a chunk travels"
                                             : fmt::format("{} chunks travel", words.num_messages()),
                   bytes_text(words.bytes_moved()),
