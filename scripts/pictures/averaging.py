@@ -6,7 +6,7 @@ from .sources import all_reduce_steps, expected, find
 
 @picture
 def mean_of_means():
-    text = expected("fill_buckets", "overlap_gradients")
+    text = expected("fill_buckets")
     one, two, wrong, whole = find(r"rank 0 (\S+)   rank 1 (\S+)   average (\S+)\s+one device (\S+)$", text)
     text = text[text.index("weigh each rank's loss") :]
     heavy, light = find(r"so by (\d+/\d+) and (\d+/\d+)", text)

@@ -10,7 +10,7 @@ KINDS = {"f": "a", "b": "g", "u": "p", "+": "g"}  # of lanes' letters: forward, 
 
 @picture
 def buckets():
-    text = re.sub(r"\n {8,}", " ", expected("fill_buckets", "overlap_gradients"))
+    text = re.sub(r"\n {8,}", " ", expected("fill_buckets"))
     found = find_all(r"^bucket (\d+): ([\w., ]+): (\d+) KiB, ready ([\d.]+) ms", text)
     drawing = Drawing(
         300,

@@ -7,7 +7,7 @@ from .sources import expected, find
 
 def schedule(name):
     """The title line, each stage's slots, the bubble, and what the first stage keeps at most."""
-    text = expected("fill_pipeline", "split_model")
+    text = expected("fill_pipeline")
     title = find(rf"^{name}: (.*)$", text)[0]
     block = text[text.index(f"{name}: ") :].split("\n\n")[0]
     stages = [line.split()[2:] for line in block.splitlines() if line.startswith("stage")]

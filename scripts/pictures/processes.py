@@ -106,7 +106,7 @@ def unused():
 
 @picture
 def join():
-    text = expected("lack_rows", "miss_gradients")
+    text = expected("lack_rows")
     rows = find_all(r"^ +(\d) +(\d) +([\d.]+) +([\d.]+)$", text)
     gradient, size = find(r"own gradient is (\d+)", text)[0], int(find(r"divided by +(\d)  by the active", text)[0])
     drawing = Drawing(
