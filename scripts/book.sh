@@ -34,7 +34,7 @@ build_book() {
     echo "lockstep: the book will have no players, since ${LOCKSTEP:-build/release/bin/lockstep} is not built" >&2
   fi
   for config in mkdocs.yml mkdocs.zh.yml; do  # the English site first, since the Chinese one lies inside it
-    NO_MKDOCS_2_WARNING=1 quietly "mkdocs build -f $config" "$tools/bin/mkdocs" build -q --strict -f "$config"
+    NO_MKDOCS_2_WARNING=1 quietly "mkdocs build -f $config" "$tools/bin/python" -m mkdocs build -q --strict -f "$config"
   done
   "$tools/bin/python" scripts/check_book.py build/book
 }
