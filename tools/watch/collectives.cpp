@@ -133,9 +133,7 @@ std::vector<Collective> collectives_of(const StepRecording& recording) {
   std::map<std::uint64_t, ArrivalsOfStep> arrivals;
   for (const auto& [rank, record] : recording.ranks) {
     for (const Event& event : record.events) {
-      const bool is_copy = event.name == "scatter" || event.name == "replicate" ||
-                           event.name == "gather" || event.name == "reduce_gradients";
-      if (event.kind != Kind::arrival || is_copy) continue;
+      if (event.kind != Kind::arrival || is_copy(event)) continue;
       arrivals[event.number][event.step].push_back(&event);
     }
   }

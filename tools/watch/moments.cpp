@@ -22,55 +22,57 @@ bool any_event(const StepRecording& recording, const auto& is_meant) {
   });
 }
 
-// A number for each kind of event within its rank that is the same on all ranks which do the same.
-class Places {
+// Names the moments to which events belong.
+class Names {
  public:
-  Places(const StepRecording& recording, Style style) : recording_(recording), style_(style) {}
+  struct Name {
+    std::string kind;
+    std::string key;  // of one moment: what all ranks do alike has the same
+  };
 
-  // What the event shares with those of other ranks; events with one key are one moment.
-  std::string key(const Event& event) {
-    const auto count = [&](const std::string& what) {
-      return fmt::format("{} {}", what, counts_[{event.rank, what}]++);
-    };
+  Names(const StepRecording& recording, Style style)
+      : recording_(recording), is_pipeline_(style == Style::pipeline) {}
+
+  // Events come in the order of their ranks.
+  Name name(const Event& event) {
     switch (event.kind) {
       case Kind::rows:
-        return count("rows");
+        return {"rows", count(event, "rows")};
       case Kind::forward:
+        if (is_pipeline_) return {"forward", pass_key(event, "forward")};
+        return {event.name.starts_with("CrossEntropy") || event.name.starts_with("Mse") ? "loss"
+                                                                                        : "forward",
+                fmt::format("forward {}", event.number)};
       case Kind::backward:
-        return style_ == Style::pipeline ? pass_key(event)
-                                         : fmt::format("{} {}", name(event), event.number);
+        if (is_pipeline_) return {"backward", pass_key(event, "backward")};
+        return {"backward", fmt::format("backward {}", event.number)};
       case Kind::gradient:
-        return style_ == Style::pipeline ? pass_key(event)
-                                         : count("gradient " + name_of_parameter(event));
+        if (is_pipeline_) return {"backward", pass_key(event, "backward")};
+        return {"gradient", count(event, "gradient " + name_of_parameter(event))};
       case Kind::arrival:
-        if (is_copy(event)) return std::string(event.name);
-        return fmt::format("arrive {} {}", event.number, event.step);
+        if (event.name == "reduce_gradients") return {"reduce", event.name};
+        if (is_copy(event)) return {event.name, event.name};
+        return {"arrive", fmt::format("arrive {} {}", event.number, event.step)};
       case Kind::call:
-        if (event.peer >= 0) return message_key(event);
-        return fmt::format("call {}", event.number);
+        if (event.peer >= 0) return {"message", message_key(event)};
+        return {"call", fmt::format("call {}", event.number)};
       case Kind::done:
-        return fmt::format("done {}", event.number);
+        return {"done", fmt::format("done {}", event.number)};
       case Kind::freed:
-        return count("freed");
+        return {"freed", count(event, "freed")};
       case Kind::update:
-        return "update";
+        return {"update", "update"};
     }
     return {};
   }
 
-  static bool is_copy(const Event& event) {
-    return event.name == "scatter" || event.name == "replicate" || event.name == "gather" ||
-           event.name == "reduce_gradients";
-  }
-
  private:
-  static const char* name(const Event& event) {
-    return event.kind == Kind::forward ? "forward" : "backward";
+  std::string count(const Event& event, const std::string& what) {
+    return fmt::format("{} {}", what, counts_[{event.rank, what}]++);
   }
 
   // A stage's pass over a micro-batch: operations without anything else between them.
-  std::string pass_key(const Event& event) {
-    const char* pass = event.kind == Kind::forward ? "forward" : "backward";
+  std::string pass_key(const Event& event, const char* pass) {
     const std::string key = fmt::format("{} {} of {}", pass, event.first_row, event.rank);
     auto& [last, number] = passes_[event.rank];
     if (last != key) ++number;
@@ -87,44 +89,16 @@ class Places {
   // The n-th message from one rank to another is the n-th that arrives there.
   std::string message_key(const Event& event) {
     const bool is_send = event.name == "send";
-    const int from = is_send ? event.rank : event.peer;
-    const int to = is_send ? event.peer : event.rank;
-    const std::string what = fmt::format("message {} to {}", from, to);
+    const std::string what = fmt::format("from {} to {}", is_send ? event.rank : event.peer,
+                                         is_send ? event.peer : event.rank);
     return fmt::format("{} {}", what, counts_[{event.rank, event.name + what}]++);
   }
 
   const StepRecording& recording_;
-  Style style_;
+  const bool is_pipeline_;
   std::map<std::pair<int, std::string>, std::size_t> counts_;
   std::map<int, std::pair<std::string, std::size_t>> passes_;  // of each rank, the last one
 };
-
-std::string kind_of(const Event& event) {
-  switch (event.kind) {
-    case Kind::rows:
-      return "rows";
-    case Kind::forward:
-      return event.name.find("Loss") != std::string::npos || event.name.starts_with("CrossEntropy")
-                 ? "loss"
-                 : "forward";
-    case Kind::backward:
-      return "backward";
-    case Kind::gradient:
-      return "gradient";
-    case Kind::arrival:
-      if (event.name == "reduce_gradients") return "reduce";
-      return Places::is_copy(event) ? event.name : "arrive";
-    case Kind::call:
-      return event.peer >= 0 ? "message" : "call";
-    case Kind::done:
-      return "done";
-    case Kind::freed:
-      return "freed";
-    case Kind::update:
-      return "update";
-  }
-  return {};
-}
 
 // The data, forward, backward and update phases of a step follow each other; communication belongs
 // to the phase in which it happens.
@@ -177,7 +151,7 @@ std::vector<Moment> in_order(std::vector<Moment> moments, const StepRecording& r
       if (!place.contains(&event)) continue;
       const bool is_comm = event.kind == Kind::arrival || event.kind == Kind::done;
       if (event.kind == Kind::call && event.peer < 0) calls[event.number] = &event;
-      if (is_comm && !Places::is_copy(event)) follows(calls[event.number], event);
+      if (is_comm && !is_copy(event)) follows(calls[event.number], event);
       follows(is_comm ? communicated : computed, event);
       // A message is a moment when it arrives, and its sender has gone on by then.
       if (event.name != "send") (is_comm ? communicated : computed) = &event;
@@ -203,13 +177,14 @@ std::vector<Moment> in_order(std::vector<Moment> moments, const StepRecording& r
 }
 
 std::vector<Moment> moments_of(const StepRecording& recording, Style style) {
-  Places places(recording, style);
+  Names names(recording, style);
   std::map<std::string, Moment> by_key;
   for (const auto& [rank, record] : recording.ranks) {
     for (const Event& event : record.events) {
       if (event.name == "barrier") continue;
-      Moment& moment = by_key[places.key(event)];
-      if (moment.kind.empty()) moment.kind = kind_of(event);
+      const Names::Name name = names.name(event);
+      Moment& moment = by_key[name.key];
+      moment.kind = name.kind;
       moment.events.push_back(&event);
     }
   }
@@ -222,6 +197,11 @@ std::vector<Moment> moments_of(const StepRecording& recording, Style style) {
 }
 
 }  // namespace
+
+bool is_copy(const Event& event) {
+  return event.name == "scatter" || event.name == "replicate" || event.name == "gather" ||
+         event.name == "reduce_gradients";
+}
 
 Style style_of(const StepRecording& recording) {
   const auto has = [&](Kind kind, std::string_view name) {
@@ -276,9 +256,8 @@ Story tell(const StepRecording& recording) {
     for (std::size_t c = 0; is_collective && c < story.collectives.size(); ++c) {
       if (story.collectives[c].sequence == event.number) moment.collective = static_cast<int>(c);
     }
-    put_in_words(recording, story, i);
   }
-  put_end_in_words(recording, story);
+  put_in_words(recording, story);
   return story;
 }
 

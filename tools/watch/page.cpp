@@ -207,6 +207,7 @@ Json moments_json(const StepRecording& recording, const Story& story,
     if (reason == reasons.end()) reason = reasons.insert(reason, moment.reason);
     Json events = Json::array();
     for (const Event* event : moment.events) {
+      if (event->kind == Kind::gradient && moment.kind != "gradient") continue;  // a stage's pass
       events.push_back(event_json(recording, story, *event));
       if (is_unnumbered && story.style != Style::tensor) events.back()[1] = nullptr;
     }

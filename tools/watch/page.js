@@ -102,9 +102,8 @@ const apply = {
   loss(...all) { apply.forward(...all); },
   gather(rec, state, {events}) { countSent(rec, state, events); },
   backward(rec, state, {events}) {
-    for (const event of events) {
-      const [rank, operation] = event, r = rec.place.get(rank), mine = state.ranks[r];
-      if (event[2] !== undefined && rec.style !== 'pipeline') continue;
+    for (const [rank, operation] of events) {
+      const r = rec.place.get(rank), mine = state.ranks[r];
       mine.acts[rec.ranks[r].cells.findIndex(cell => cell.operations.includes(operation))] = false;
       ++mine.backward;
       // The engine does not tell of the copies' gradients: they are there when their layer's backward has begun.
