@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/core/error.h"
-
 #include "tools/watch/story_parts.h"
 
 namespace lockstep::watch {
@@ -35,6 +33,7 @@ class Names {
 
   // Events come in the order of their ranks.
   Name name(const Event& event) {
+    if (event.name == "broadcast") return {"arrive", "broadcast"};  // of all buffers
     switch (event.kind) {
       case Kind::rows:
         return {"rows", count(event, "rows")};
@@ -159,20 +158,27 @@ std::vector<Moment> in_order(std::vector<Moment> moments, const StepRecording& r
   }
   std::vector<std::size_t> num_before(moments.size());
   for (const auto& [before, after] : edges) ++num_before[after];
+  std::vector<double> us;
   std::set<std::pair<double, std::size_t>> ready;
   for (std::size_t i = 0; i < moments.size(); ++i) {
-    if (num_before[i] == 0) ready.emplace(moments[i].us, i);
+    us.push_back(moments[i].us);
+    if (num_before[i] == 0) ready.emplace(us[i], i);
   }
+  // Ranks that did the same in different orders leave none that is ready: then time alone decides.
+  std::set<std::pair<double, std::size_t>> waiting;
+  for (std::size_t i = 0; i < moments.size(); ++i) waiting.emplace(moments[i].us, i);
   std::vector<Moment> ordered;
-  while (!ready.empty()) {
-    const std::size_t i = ready.extract(ready.begin()).value().second;
+  while (!waiting.empty()) {
+    const auto next = ready.empty() ? *waiting.begin() : *ready.begin();
+    ready.erase(next);
+    if (waiting.erase(next) == 0) continue;
+    const std::size_t i = next.second;
     ordered.push_back(std::move(moments[i]));
     for (auto edge = edges.lower_bound({i, 0}); edge != edges.end() && edge->first == i; ++edge) {
-      if (--num_before[edge->second] == 0) ready.emplace(moments[edge->second].us, edge->second);
+      const std::size_t after = edge->second;
+      if (--num_before[after] == 0) ready.emplace(us[after], after);
     }
   }
-  require(ordered.size() == moments.size(), ErrorCode::State, "watch",
-          "the ranks did the same things in different orders, which no page can show as one");
   return ordered;
 }
 

@@ -207,7 +207,9 @@ Json moments_json(const StepRecording& recording, const Story& story,
     if (reason == reasons.end()) reason = reasons.insert(reason, moment.reason);
     Json events = Json::array();
     for (const Event* event : moment.events) {
-      if (event->kind == Kind::gradient && moment.kind != "gradient") continue;  // a stage's pass
+      // A stage's pass, and the broadcast of all buffers, are moments of several kinds of events.
+      if (event->kind == Kind::gradient && moment.kind != "gradient") continue;
+      if (event->kind != Kind::arrival && moment.kind == "arrive") continue;
       events.push_back(event_json(recording, story, *event));
       if (is_unnumbered && story.style != Style::tensor) events.back()[1] = nullptr;
     }
@@ -283,6 +285,9 @@ Json page_json(const PageRecording& page, const Story& story) {
       {"about", page.about},
       {"style", to_string(story.style)},
       {"noun", noun_of(story.style)},
+      {"code",
+       {page.rows == PageRecording::Rows::of_engine ? "engine" : "",
+        story.style == Style::ddp && !recording.is_wrapped ? "" : to_string(story.style)}},
       {"fault", story.fault},
       {"numbers", recording.has_numbers},
       {"us", microseconds(1e-3 * static_cast<double>(recording.end_ns() - recording.begin_ns()))},

@@ -15,6 +15,8 @@ struct PageRecording {
   std::string title;  // "ddp on 4 devices"
   std::string about;  // what was trained: "mlp:8-6-4, 64 rows a step, the third step"
   StepRecording recording;
+  // The rows were cut by the engine's strategies, not by a program's own lines.
+  enum class Rows { of_engine, of_program } rows = Rows::of_engine;
 };
 
 // The recording as the script reads it: ranks, collectives, moments, lanes. It is internal to the

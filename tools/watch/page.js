@@ -266,7 +266,7 @@ class Player {
     const shelf = (name, className, size, ...content) => {
       const total = el('b', {}, size);
       return {total, bar: content, root: el('div', {className: 'shelf ' + className},
-        el('p', {}, el('span', {}, name), total), el('div', {className: 'bar'}, ...content))};
+        el('p', {}, el('span', {}, name), total), el('div', {className: content.length > 24 ? 'bar many' : 'bar'}, ...content))};
     };
     const sizes = rank.parameters.map(parameter => parameter[1]);
     const few = rank.parameters.length <= 8;
@@ -423,7 +423,7 @@ class Player {
     put(this.sentence, 'class', moment.kind === 'end' && rec.fault ? 'sentence bad' : 'sentence');
     put(this.reason, 'text', moment.reason);
     const operation = rec.collectives[moment.collective]?.operation ?? this.operationOf(moment);
-    const quote = this.quotes[`${moment.kind}.${operation}`] ?? this.quotes[`${moment.kind}.${rec.style}`] ?? this.quotes[moment.kind];
+    const quote = [operation, ...rec.code].map(word => this.quotes[`${moment.kind}.${word}`]).find(Boolean) ?? this.quotes[moment.kind];
     put(this.codePlace, 'text', quote ? `${quote.file}, line ${quote.line}` : 'No code of the engine: the step is over.');
     put(this.code, 'text', quote ? unindent(quote.text) : '');
     const most = Math.max(...state.sent), key = `${moment.us} ${most} ${sum(state.sent)}`;

@@ -256,6 +256,11 @@ void Recorder::parameters_freed(ConstTensorView shard) {
   add({.kind = Event::Kind::freed, .rank = trace::current_track(), .memory = address(shard.data)});
 }
 
+void Recorder::fact(std::string_view name, std::initializer_list<trace::Field> /*fields*/) {
+  const std::lock_guard lock(mutex_);
+  is_wrapped_ = is_wrapped_ || name == "wrapped";
+}
+
 // --- steps ---
 
 std::vector<Parameter> Recorder::described(const trace::OptimizerStep& step) const {
@@ -325,6 +330,7 @@ StepRecording Recorder::take() {
           "records devices of the CPU, and this training ran on a GPU; add --device cpu");
   StepRecording found;
   found.has_numbers = numbers_ == Numbers::yes;
+  found.is_wrapped = is_wrapped_;
   for (auto& [key, training] : trainings_) {
     std::map<int, RankRecord> ranks;
     std::size_t num_steps = std::numeric_limits<std::size_t>::max();

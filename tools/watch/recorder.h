@@ -45,6 +45,7 @@ class Recorder final : public trace::Observer {
   void arrived(const trace::Arrival& arrival) override;
   void parameters(std::span<const std::string> names, std::span<const void* const> leaves) override;
   void parameters_freed(ConstTensorView shard) override;
+  void fact(std::string_view name, std::initializer_list<trace::Field> fields) override;
 
  private:
   // A rank's events since its last step, and those of the step that is kept.
@@ -73,6 +74,7 @@ class Recorder final : public trace::Observer {
   const Numbers numbers_;
   bool has_started_trace_ = false;
   bool was_on_gpu_ = false;
+  bool is_wrapped_ = false;
   std::mutex mutex_;  // guards the members below
   std::uint32_t num_groups_ = 0;
   std::size_t num_alone_ = 0;  // trainings without a group

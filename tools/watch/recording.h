@@ -71,6 +71,7 @@ struct RankRecord {
 struct StepRecording {
   std::size_t step = 0;  // its number in the training, from 0
   bool has_numbers = false;
+  bool is_wrapped = false;  // the program made a Ddp: its hooks send the gradients
   std::map<int, RankRecord> ranks;
   trace::Recording trace;  // spans of the whole training, for the lanes; may be empty
 

@@ -247,10 +247,6 @@ Said say_call(const Words& words, const Collective& collective) {
             "Each rank keeps only its part of the weights between steps, and a layer needs them "
             "whole."};
   }
-  if (collective.operation == "broadcast") {
-    return {fmt::format("Rank 0 sends {} to the others ({}).", collective.label, size),
-            "Running statistics are no weights: no gradient keeps them equal."};
-  }
   return {fmt::format("The ranks all-reduce {} ({}): each has computed with its part of a matrix.",
                       collective.label, size),
           "The sum of all parts is the layer's result, and the next layer cannot begin without it. "
@@ -264,6 +260,11 @@ Said say_arrival(const Words& words, const Collective& collective) {
       collective.num_steps == 1
           ? "The"
           : fmt::format("Step {} of {} of the", event.step + 1, collective.num_steps);
+  if (collective.operation == "broadcast") {
+    return {fmt::format("Broadcast: rank 0 sends its buffers to the others, {} in all.",
+                        words.bytes_moved()),
+            "Running statistics are no weights: no gradient keeps them equal."};
+  }
   const std::size_t count = words.num_messages();
   return {fmt::format("{} {}{}: {}, {} in all, {}.", step, spelled(collective.operation), of,
                       count == 1 ? "a chunk travels" : fmt::format("{} chunks travel", count),
@@ -282,7 +283,6 @@ Said say_done(const Words& words, const Collective& collective) {
     return {fmt::format("{} has {} whole now.", capital(words.who()), collective.label),
             "The layer can be computed." + still};
   }
-  if (collective.operation == "broadcast") return {"The buffers are alike on all ranks.", ""};
   if (!collective.is_complete) {
     return {fmt::format("The {} of {} is over, but not every rank's part is where it should be.",
                         spelled(collective.operation), collective.label),
