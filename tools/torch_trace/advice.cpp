@@ -115,13 +115,11 @@ Change larger_messages(const TraceRun& run, const std::vector<CollectiveGroup>& 
 
 Change less_waiting(const TraceRun& run) {
   const double wait = run.mean_parts().waiting;
-  if (!run.slowest) {
-    return {"even out the ranks: equal work for all, such as sequences of equal length", wait,
-            fmt::format("a rank waits {} for others, and none of them is always the last; assumes "
-                        "that all arrive together",
-                        format_seconds(wait))};
-  }
-  return {fmt::format("make rank {} as fast as the others", run.slowest->rank), wait,
+  const std::string who =
+      run.slowest ? fmt::format("rank {} is the last one in most steps", run.slowest->rank)
+                  : "none is always the last, so look for work that differs, such as sequences of "
+                    "unequal length";
+  return {"even out the ranks: " + who, wait,
           fmt::format("a rank waits {} in the mean; assumes that all arrive together",
                       format_seconds(wait))};
 }

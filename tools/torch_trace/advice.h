@@ -32,7 +32,7 @@ std::vector<CollectiveGroup> collective_groups(const TraceRun& run);
 
 struct Change {
   std::string what;     // "load batches in worker processes"
-  double seconds = 0;   // of a step, at most
+  double seconds = 0;   // of a step
   std::string because;  // the figures and the assumption
 };
 

@@ -192,13 +192,13 @@ std::string changes_text(const TraceRun& run, const std::vector<CollectiveGroup>
   std::string text;
   for (std::size_t i = 0; i < changes.size(); ++i) {
     text +=
-        wrap(fmt::format("{}. At most {} of {} a step ({:.0f} %): {}. Because {}.", i + 1,
+        wrap(fmt::format("{}. {} of {} a step ({:.0f} %): {}. Because {}.", i + 1,
                          format_seconds(changes[i].seconds), format_seconds(step),
                          percent(changes[i].seconds, step), changes[i].what, changes[i].because),
              kTerminalColumns, 3) +
         "\n";
   }
-  return text + "Gains overlap: don't add them up.\n";
+  return text + "Each is an estimate under its assumption; they overlap, so don't add them up.\n";
 }
 
 }  // namespace

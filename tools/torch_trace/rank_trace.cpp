@@ -257,8 +257,7 @@ RankTrace Builder::finish(const std::string& path, const TraceHead& head) {
   std::vector<TorchStep>& steps = trace_.steps;
   std::ranges::sort(steps, {}, [](const TorchStep& step) { return step.time.begin; });
   if (trace_.has_gpu()) {
-    if (std::vector<TorchStep> on_gpu = steps_of_gpu(); !on_gpu.empty())
-      steps = std::move(on_gpu);
+    if (std::vector<TorchStep> on_gpu = steps_of_gpu(); !on_gpu.empty()) steps = std::move(on_gpu);
   }
   for (std::size_t i = 0; i + 1 < steps.size(); ++i) steps[i].time.end = steps[i + 1].time.begin;
   return std::move(trace_);

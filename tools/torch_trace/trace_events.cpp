@@ -30,7 +30,7 @@ class ByteStream {
 
   bool at_end() { return at_ == end_ && !refill(); }
   bool was_asked_for_more() const { return was_asked_for_more_; }  // than the file has
-  char peek() { return *at_; }  // REQUIRES: !at_end()
+  char peek() { return *at_; }                                     // REQUIRES: !at_end()
   void skip() { ++at_; }
   // What has been unpacked now.
   std::string_view unread() { return at_end() ? "" : std::string_view(at_, end_); }
