@@ -250,7 +250,8 @@ bool is_trace_file(const std::string& path) try {
     const std::string_view chunk = stream.unread();
     head += chunk;
     for (std::size_t i = 0; i < chunk.size(); ++i) stream.skip();
-    if (head.find("\"traceEvents\"") != std::string::npos) return true;
+    const auto has = [&](const char* part) { return head.find(part) != std::string::npos; };
+    if (has("\"traceEvents\"") && (has("\"schemaVersion\"") || has("\"cpu_op\""))) return true;
   }
   return false;
 } catch (const Error&) {

@@ -40,8 +40,8 @@ struct TraceHead {
 TraceHead read_trace_events(const std::string& path,
                             const std::function<void(const TraceEvent&)>& use);
 
-// True for a file that is packed, or has the key "traceEvents" in its first megabyte. False for one
-// that cannot be read.
+// True for a file that is packed, or whose first megabyte has "traceEvents" and a word of
+// torch.profiler's, which Lockstep's own timelines lack. False for one that cannot be read.
 bool is_trace_file(const std::string& path);
 
 }  // namespace lockstep::tools

@@ -175,7 +175,7 @@ TEST(ExplainTraces, RefusesWhatIsNoTrace) {
                  {"cut.json.gz' is cut off"});
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x55);
   expect_refused({file("damaged.json.gz", bytes)}, {"damaged.json.gz'"});
-  expect_refused({file("list.json", "{\"traceEvents\": [1, }")},
+  expect_refused({file("list.json", "{\"schemaVersion\": 1, \"traceEvents\": [1, }")},
                  {"list.json' is not JSON at byte"});
   expect_refused({file("no_steps.json", SyntheticTrace().kernel("gemm", 0, 1).text())},
                  {"no_steps.json' has no steps", "schedule=torch.profiler.schedule("});
