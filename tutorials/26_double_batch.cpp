@@ -1,13 +1,17 @@
-// 26: Why do two devices train faster with twice the batch, and what does that cost?
+// 26: Why train with twice the batch on two devices, and what does it cost?
+//
+// A GPU is efficient with many rows. Two that share the batch of one have half as many each, and
+// may gain nothing (tutorial 12). So texts double the batch with the devices, and, since the batch
+// is larger, the learning rate. Three things change at once; a fourth goes unnoticed: an epoch has
+// half as many steps. Only one change at a time shows which of them costs the accuracy.
 //
 // You will see: LeNet on one device and on two, as in Dive into Deep Learning's "Training on
 // Multiple GPUs": the same weights. Then what the book does next: two devices, twice the batch and
 // twice the learning rate; and each of these changes alone, several times from other first weights,
-// because a single run says little. Then why one does it all the same: ResNet-18 on 1, 2, 4 and 8
-// GPUs of a server, in slow motion (11), with one batch for all and with a batch for each.
+// because a single run says little. Tutorial 27 shows what the larger batch gains.
 //
 // Run:  26_double_batch [--batch 16] [--epochs 10] [--runs 10] [--guess 1|2|3|4]
-//                       [--machine titanx-pascal-dual-root-8] [--device auto|cpu|cuda] [--fast]
+//                       [--device auto|cpu|cuda] [--fast]
 //       26_double_batch --dataset fashion-mnist --data-dir data --batch 256 --runs 3    the book's
 //       data
 //
@@ -23,30 +27,23 @@
 #include <string>
 #include <vector>
 
-#include "simulate/slow_motion/acted_link.h"
-#include "tutorials/acted.h"
 #include "tutorials/common.h"
 
 namespace {
 
 using namespace lockstep;
-using tutorial::ActedSteps;
 
 constexpr int kComparedSteps = 20;  // later, rounding that training amplifies says more
 constexpr double kLeNetRate = 0.2, kRate = 0.1;  // the book's
 constexpr int kEpochsOfCauses = 3;
 // Without batch norm, which is a cause of its own (28).
 constexpr const char* kSmallNet = "cnn:16c3-p2-32c3-p2-10";
-constexpr const char* kResNet = "resnet18:8";
-constexpr int kActedRows = 64;
-constexpr double kEpochRows = 60'000;  // Fashion-MNIST
 
-std::string dataset = "digits";            // --dataset
-std::string data_dir = "data";             // --data-dir
-std::string machine = tutorial::kMachine;  // --machine
-int batch_size = 16;                       // --batch
-int num_epochs = 10;                       // --epochs
-int num_runs = 10;                         // --runs
+std::string dataset = "digits";  // --dataset
+std::string data_dir = "data";   // --data-dir
+int batch_size = 16;             // --batch
+int num_epochs = 10;             // --epochs
+int num_runs = 10;               // --runs
 
 tutorial::Guess guess(
     "The book trains on two devices with twice the batch and twice the learning rate. Which of "
@@ -220,88 +217,15 @@ std::string compare(const Cause& changed, const Cause& base) {
                      base.mean());
 }
 
-// --- ResNet-18, acted out
-
-// Steps of DDP, each device on its own rows of random images.
-ActedSteps act_out(const predict::Topology& topology, int num_devices, int rows_of_device,
-                   int num_steps) {
-  const std::string name = fmt::format("synthetic:{}x28x28x1x10", num_devices * rows_of_device);
-  const data::LabelledTensors images =
-      data::to_tensors(datasets::load_dataset(datasets::parse_dataset(name), {}, /*seed=*/0).train);
-  tutorial::ActedTraining training;
-  training.num_devices = num_devices;
-  std::vector<Tensor> labels;
-  for (int rank = 0; rank < num_devices; ++rank) {
-    std::vector<std::size_t> rows(rows_of_device);
-    std::iota(rows.begin(), rows.end(), rank * rows.size());
-    const data::LabelledTensors mine = images.take(rows, {DeviceType::cpu, rank});
-    training.inputs.push_back(mine.x.reshape({rows.size(), 28, 28, 1}));
-    labels.push_back(mine.labels);
-  }
-  training.train = [&](int steps, const std::function<void()>& after_step) {
-    std::vector<Tensor> weights;
-    const auto train_rank = [&](comm::Communicator& ranks) {
-      const int rank = ranks.rank();
-      const auto net = nn::make_model(kResNet, {{28, 28, 1}, 10}, /*seed=*/0, DType::float32,
-                                      {DeviceType::cpu, rank});
-      parallel::Ddp ddp(net, ranks);
-      optim::Sgd sgd(net->parameters(), {.learning_rate = 0.05});
-      for (int step = 0; step < steps; ++step) {
-        tutorial::record_step(step, training.inputs[rank], [&] {
-          sgd.zero_grad();
-          cross_entropy(ddp(training.inputs[rank]), labels[rank]).backward();
-          sgd.step();
-        });
-        if (rank == 0 && after_step) after_step();
-      }
-      if (rank > 0) return;
-      for (const Variable& parameter : net->parameters()) weights.push_back(parameter.value());
-    };
-    comm::run_ranks(num_devices, train_rank, slow_motion::with_acted_links(num_devices));
-    return weights;
-  };
-  return tutorial::act_out(topology, training, num_steps);
-}
-
-struct EpochTimes {
-  double shared = 0;  // one batch for all devices
-  double each = 0;    // a batch for each
-};
-
-// Seconds of an epoch on 1, 2, 4 and 8 devices.
-std::vector<EpochTimes> act_out_epochs(const predict::Topology& topology, int num_steps) {
-  tutorial::say(
-      "Slow motion: the engine trains on CPU devices, which are as slow as that machine's GPUs "
-      "times a factor (11). Times are divided by the factor.");
-  fmt::print("               {0} rows for all                 {0} rows for each\n", kActedRows);
-  fmt::print("devices      step     epoch  speed-up        step     epoch  speed-up\n");
-  std::vector<EpochTimes> epochs;
-  for (const int num_devices : {1, 2, 4, 8}) {
-    const double shared =
-        act_out(topology, num_devices, kActedRows / num_devices, num_steps).step_seconds;
-    const double each = num_devices == 1
-                            ? shared
-                            : act_out(topology, num_devices, kActedRows, num_steps).step_seconds;
-    epochs.push_back(
-        {shared * kEpochRows / kActedRows, each * kEpochRows / (kActedRows * num_devices)});
-    fmt::print("{:>7} {:>6.2f} ms {:>7.2f} s {:>8.1f}x  {:>7.2f} ms {:>7.2f} s {:>8.1f}x\n",
-               num_devices, 1e3 * shared, epochs.back().shared,
-               epochs[0].shared / epochs.back().shared, 1e3 * each, epochs.back().each,
-               epochs[0].each / epochs.back().each);
-  }
-  return epochs;
-}
-
 void run(const tutorial::Options& options) {
   const Data data = load_data();
   if (options.fast) num_epochs = std::min(num_epochs, 1);
-  tutorial::step(1, "guess");
   guess.ask(options);
 
-  tutorial::step(2, "LeNet on one device and on two: the same batches");
+  tutorial::step(1, "LeNet on one device and on two: the same batches");
   train_lenet_twice(data, options);
 
-  tutorial::step(3, "twice the batch and the learning rate, one change at a time");
+  tutorial::step(2, "twice the batch and the learning rate, one change at a time");
   fmt::print("{}, {} epochs of {} images unless the line says otherwise\n", kSmallNet,
              kEpochsOfCauses, data.rows.train.num_rows());
   const std::vector<Cause> causes = train_causes(data, options);
@@ -311,21 +235,13 @@ void run(const tutorial::Options& options) {
                   std::abs(causes[1].mean() - base.mean()) < 0.02);
   guess.judge(worst, "which alone gives " + compare(causes[worst], base));
 
-  const predict::Topology topology = predict::find_topology(machine);
-  tutorial::step(4, fmt::format("{} on {} x {}, in slow motion", kResNet, topology.gpus.size(),
-                                topology.device.name));
-  const std::vector<EpochTimes> epochs = act_out_epochs(topology, options.fast ? 2 : 5);
-  tutorial::check_times("on eight devices an epoch is shorter with a full batch on each",
-                        epochs.back().each < epochs.back().shared);
   tutorial::answer(
-      fmt::format("With {0} images for each, two GPUs are {1:.1f} times as fast as one and eight "
-                  "{2:.1f} times; with {0} for all {3:.1f} and {4:.1f} times. The price is half as "
-                  "many steps: {5}. With twice the rate: {6}.",
-                  kActedRows, epochs[0].each / epochs[1].each, epochs[0].each / epochs[3].each,
-                  epochs[0].shared / epochs[1].shared, epochs[0].shared / epochs[3].shared,
-                  compare(causes[4], base), compare(book, base)),
+      fmt::format("With twice the batch each of two GPUs has as many rows as one had (27 shows the "
+                  "gain). Two devices alone cost nothing: {:.3f}, as one {:.3f}. Half as many "
+                  "steps alone give {}; with twice the rate, as in the book, {}.",
+                  causes[1].mean(), base.mean(), compare(causes[4], base), compare(book, base)),
       {{"--batch 32", "Half as many steps in every line: what does the book's way cost now?"},
-       {"--machine dgx1-v100", "Faster GPUs and links: is there enough left to compute?"}});
+       {"--runs 1", "One run of each: which of these conclusions would you still draw?"}});
 }
 
 }  // namespace
@@ -338,10 +254,9 @@ int main(int argc, char** argv) {
     flags.add_text("--data-dir", data_dir, "where it was fetched to");
     flags.add_number("--batch", batch_size, 1, 30000, "rows of a step (the book: 256)");
     flags.add_number("--epochs", num_epochs, 1, 1000, "of LeNet");
-    flags.add_number("--runs", num_runs, 1, 1000, "of each line of step 3");
-    flags.add_text("--machine", machine, "whose GPUs step 4 acts out, as of lockstep predict");
+    flags.add_number("--runs", num_runs, 1, 1000, "of each line of step 2");
   };
   constexpr const char* kQuestion =
-      "Why do two devices train faster with twice the batch, and what does that cost?";
+      "Why train with twice the batch on two devices, and what does it cost?";
   return run_main(argc, argv, kQuestion, run, {.num_devices = 2, .add_flags = add_flags});
 }
