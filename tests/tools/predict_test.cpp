@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "tests/tools/formats_doc.h"
 #include "tests/tools/run_lockstep.h"
 
@@ -359,6 +362,67 @@ TEST_F(Predict, AFamilysAnswerSaysOnHowManyCardsItFits) {
                   {"'gpt:12-12' needs layers, heads, channels and tokens"});
   const Outcome unknown = run("--params 25M --step 1 --batch-per-gpu 1 --topology dgx-a100");
   EXPECT_THAT(unknown.out, HasSubstr("without activations: ddp fits on 1 A100"));
+}
+
+// The figures of advice are those of predictions with that change.
+TEST_F(Predict, AnEpochStandsFirstAndThenWhatWouldShortenIt) {
+  const std::string flags =
+      "--params 25.6M --step 0.12 --batch-per-gpu 64 --rows 1281167 --topology rtx4090-pcie4-8 "
+      "--devices 1,2,4,8 --json p.json";
+  const Outcome outcome = run(flags + " --what-if gradients=bf16");
+  expect_success(outcome);
+  const std::size_t epoch = outcome.out.find("an epoch of 1281167 samples takes 40 min on 1 GPU");
+  ASSERT_NE(epoch, std::string::npos) << outcome.out;
+  EXPECT_LT(epoch, outcome.out.find("weak scaling"));
+  const json rows = read_json(folder_ / "p.json")["rows"];
+  const double steps = std::ceil(1281167 / 64.0 / 8);
+  EXPECT_NEAR(rows[3]["median_epoch_seconds"], steps * rows[3]["step_seconds"].get<double>(), 1e-6);
+  const double less =
+      1 - rows[7]["step_seconds"].get<double>() / rows[3]["step_seconds"].get<double>();
+  const std::string advice =
+      outcome.out.substr(outcome.out.find("- gradients that travel in bf16:"));
+  EXPECT_THAT(advice.substr(0, 100),
+              HasSubstr(std::to_string(std::lround(100 * less)) + " % less"));
+  EXPECT_THAT(outcome.out, HasSubstr("- peer access over PCIe: "));
+  EXPECT_THAT(outcome.out, HasSubstr("- twice the batch (128 on each GPU): "));
+  EXPECT_THAT(outcome.out, HasSubstr("- zero1: "));
+}
+
+TEST_F(Predict, AWishIsAnsweredWithTheSmallestNumberOfDevices) {
+  const std::string flags =
+      "--params 25.6M --step 0.12 --batch-per-gpu 64 --rows 1281167 --topology rtx4090-pcie4-8 "
+      "--devices 4,5 --json p.json --find ";
+  const auto find = [&](const std::string& wish) {
+    std::vector<std::string> all = words("predict " + flags);
+    all.push_back(wish);
+    return run_lockstep(all, folder_.path());
+  };
+  EXPECT_THAT(find("epoch < 10min").out, HasSubstr("epoch < 10min: 5 RTX 4090 with ddp, 9."));
+  const json rows = read_json(folder_ / "p.json")["rows"];
+  EXPECT_GT(rows[1]["median_epoch_seconds"], 600);
+  EXPECT_LT(rows[2]["median_epoch_seconds"], 600);
+  EXPECT_THAT(find("step<1ms").out, HasSubstr("step<1ms: none of up to 8 RTX 4090"));
+  for (const char* const wrong : {"epoch > 1h", "epoch < blue", "epoch < 1 parsec", "time < 1h"}) {
+    expect_rejected(find(wrong), 2, {"epoch < 1h", wrong});
+  }
+  expect_rejected(run("--workload run.json --rows 5 --topology dgx-a100"), 2, {"--rows"});
+}
+
+TEST_F(Predict, HowPrintsTenLinesThatMeasureAStep) {
+  const Outcome outcome = run("--how");
+  expect_success(outcome);
+  EXPECT_EQ(std::ranges::count(outcome.out, '\n'), 10);
+  for (const char* const part :
+       {"torch.cuda.Event", "synchronize", "warm-up", "sorted", "--step"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  }
+}
+
+TEST_F(Predict, AWorkloadsAnswerSaysWhatLimitsIt) {
+  write("run.json", run_file(two_layers()));
+  const Outcome outcome = run("--workload run.json --topology dgx1-v100 --devices 8");
+  EXPECT_THAT(outcome.out, HasSubstr("strong scaling"));
+  EXPECT_THAT(outcome.out, HasSubstr("limited by exposed communication"));
 }
 
 TEST_F(Predict, AnAllReduceIsPredictedInSeveralWays) {

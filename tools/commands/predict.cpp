@@ -21,6 +21,7 @@
 #include "tools/record/run_file.h"
 #include "tools/run/workload.h"
 #include "tools/text/format.h"
+#include "tools/whatif/advice.h"
 #include "tools/whatif/family.h"
 #include "tools/whatif/memory_rows.h"
 #include "tools/whatif/predicted_rows.h"
@@ -36,6 +37,9 @@ struct PredictFlags {
   std::string workload, params, model, family,
       all_reduce;  // what is predicted: a run, a net, an all-reduce
   std::string recompute = "attention", optimizer = "adam";
+  std::optional<int> rows;  // of an epoch
+  std::string find;
+  bool how = false;
   std::string flops, precision;
   std::optional<double> step;
   std::optional<int> batch_per_gpu;
@@ -134,7 +138,8 @@ PredictionTask read_task(const PredictFlags& flags) {
   if (flags.workload.empty()) {
     task.net = read_net(flags, task.topology.device);
     task.run.rows_per_epoch = kNetSamples;
-    task.run.dataset = fmt::format("{} samples", kNetSamples);
+    if (flags.rows) task.run.rows_per_epoch = require_positive("--rows", *flags.rows);
+    task.run.dataset = fmt::format("{} samples", task.run.rows_per_epoch);
     if (task.strategies.empty()) task.strategies.push_back(predict::Strategy::ddp);
     return task;
   }
@@ -253,9 +258,13 @@ void print_group_head(const PredictionTask& task, const WhatIf& change, std::FIL
                               batch_of(task, change))));
 }
 
-// Prints a sentence for each strategy. rows: those without a change.
-void print_sentences(const PredictionTask& task, const std::vector<PredictedRow>& rows,
-                     std::FILE* out) {
+// Prints what the rows come to, strategy by strategy: the epoch, the speed-up and what limits it,
+// and what would be faster. rows: those without a change.
+void print_sentences(const PredictFlags& flags, const PredictionTask& task,
+                     const std::vector<PredictedRow>& rows, StepMemory& memory, std::FILE* out) {
+  if (!flags.find.empty()) {
+    fmt::print(out, "{}\n", wrap(find_sentence(task, parse_wish(flags.find), memory)));
+  }
   for (const predict::Strategy strategy : task.strategies) {
     std::vector<PredictedRow> own;
     for (const PredictedRow& row : rows) {
@@ -263,7 +272,12 @@ void print_sentences(const PredictionTask& task, const std::vector<PredictedRow>
     }
     const std::string name =
         task.strategies.size() > 1 ? fmt::format("{}: ", predict::to_string(strategy)) : "";
+    if (flags.rows) fmt::print(out, "{}\n", wrap(name + epoch_sentence(task, own)));
     fmt::print(out, "{}\n", wrap(name + speedup_sentence(own)));
+    if (!flags.rows) continue;
+    for (const std::string& line : advice_lines(task, own.back(), memory)) {
+      fmt::print(out, "{}\n", wrap("- " + line));
+    }
   }
   fmt::print(out, "\n");
 }
@@ -278,11 +292,9 @@ std::string notes(const PredictionTask& task) {
 }
 
 // Prints what the rows hold in memory, and adds it to their JSON.
-void print_memory(const PredictFlags& flags, const PredictionTask& task,
+void print_memory(const PredictionTask& task, StepMemory& memory,
                   std::span<const PredictedRow> rows, nlohmann::ordered_json& json_rows,
                   std::FILE* out) {
-  StepMemory memory(task, flags.optimizer == "sgd" ? predict::StateOptimizer::sgd
-                                                   : predict::StateOptimizer::adam);
   const std::vector<std::string> lines = memory_lines(task, memory, rows, json_rows);
   fmt::print(out, "\n");
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -302,7 +314,9 @@ void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   print_left_out(flags, task, out);
   std::vector<PredictedRow> rows = predict_rows(task, changes[0]);
   const std::size_t num_own_rows = rows.size();
-  if (task.net) print_sentences(task, rows, out);
+  StepMemory memory(task, flags.optimizer == "sgd" ? predict::StateOptimizer::sgd
+                                                   : predict::StateOptimizer::adam);
+  print_sentences(flags, task, rows, memory, out);
   fmt::print(out, "{}\n", predicted_header(task));
   for (const WhatIf& change : changes) {
     print_group_head(task, change, out);
@@ -316,7 +330,7 @@ void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   for (const std::string& note : record_notes(rows)) fmt::print(out, "{}\n", wrap(note));
   nlohmann::ordered_json json_rows = nlohmann::ordered_json::array();
   for (const PredictedRow& row : rows) json_rows.push_back(row_json(row, task.topology));
-  print_memory(flags, task, {rows.data(), num_own_rows}, json_rows, out);
+  print_memory(task, memory, {rows.data(), num_own_rows}, json_rows, out);
   if (!flags.trace_path.empty()) save_predicted_trace(flags.trace_path, rows.back());
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
@@ -345,6 +359,10 @@ void predict_all_reduce(const PredictFlags& flags, const CommandLine& command) {
 }
 
 void run_predict(const PredictFlags& flags, const CommandLine& command) {
+  if (flags.how) {
+    fmt::print("{}", how_to_measure());
+    return;
+  }
   require(flags.schedule.empty(), ErrorCode::Usage, "--schedule",
           "is the learning rate's; a pipeline's is --pipeline-schedule");
   require(flags.family.empty() || (flags.model.empty() && flags.params.empty()), ErrorCode::Usage,
@@ -356,6 +374,12 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
           "give one of --workload RUN.json, --params 25.6M (or --model NAME, or --family NAME), "
           "--all-reduce BYTES");
   const bool has_net_flag = flags.step || flags.batch_per_gpu || !flags.flops.empty();
+  require(has_net || !flags.rows, ErrorCode::Usage, "--rows",
+          "a run file knows its rows; leave it out");
+  if (!flags.find.empty()) parse_wish(flags.find);
+  require(
+      flags.find.empty() || flags.rows || flags.find.find("epoch") == std::string::npos || !has_net,
+      ErrorCode::Usage, "--find", "an epoch needs its number of samples: add --rows");
   require(has_net || !has_net_flag, ErrorCode::Usage, "predict",
           "--step, --batch-per-gpu and --flops need --params, --model or --family");
   require(!flags.topology.empty(), ErrorCode::Usage, "--topology",
@@ -400,6 +424,13 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
                   "with --model or --params: seconds that a step takes on one GPU (default: "
                   "a guess)")
       ->type_name("SECONDS");
+  predict.add_flag("--how", flags.how, "print a PyTorch program that measures --step");
+  predict.add_option("--rows", flags.rows,
+                     "samples of an epoch: say how long it takes, and what would be faster");
+  predict
+      .add_option("--find", flags.find,
+                  "the smallest number of devices and the mode for 'epoch < 1h' or 'step < 200ms'")
+      ->type_name("WISH");
   predict
       .add_option("--flops", flags.flops,
                   "with --params: operations of a sample's forward pass, as in 8.2G; the step is "
@@ -476,10 +507,11 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
   group_flags(
       predict,
       {{"Most used",
-        {"--workload", "--model", "--params", "--batch-per-gpu", "--step", "--topology",
+        {"--workload", "--model", "--params", "--batch-per-gpu", "--step", "--rows", "--topology",
          "--devices", "--strategy", "--what-if", "--json"}},
        {"What to predict",
-        {"--family", "--all-reduce", "--flops", "--precision", "--recompute", "--optimizer"}},
+        {"--find", "--how", "--family", "--all-reduce", "--flops", "--precision", "--recompute",
+         "--optimizer"}},
        {"How the devices share the work", {"--accumulate", "--overlap", "--pipeline-schedule"}},
        {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
        {"What to write", {"--trace"}}});

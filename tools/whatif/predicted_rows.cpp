@@ -494,7 +494,9 @@ double compute_seconds(const trace::StepBreakdown& step) {
 
 std::string limit(const PredictedRow& single, const PredictedRow& row) {
   const trace::StepBreakdown& step = row.step.breakdown;
-  const double slower = compute_seconds(step) - compute_seconds(single.step.breakdown);
+  const double share =
+      static_cast<double>(row.batch) / static_cast<double>(row.devices * single.batch);
+  const double slower = compute_seconds(step) - share * compute_seconds(single.step.breakdown);
   const std::vector<std::pair<double, std::string>> losses = {
       {step.exposed_comm + step.copy, "exposed communication"},
       {step.wait, fmt::format("waiting for the slowest of {} GPUs", row.devices)},
@@ -524,11 +526,11 @@ std::string speedup_sentence(std::span<const PredictedRow> rows) {
     text += fmt::format(" (band {} to {})", times(low), times(high));
   }
   const PredictedRow& largest = *std::ranges::max_element(rows, {}, &PredictedRow::devices);
+  const bool is_weak = largest.batch != batch;
   return fmt::format(
-      "{} the samples per second of one GPU, with {} samples a step on each (weak scaling); "
-      "limited "
-      "by {}",
-      text, batch, limit(single, largest));
+      "{} the samples per second of one GPU, with {} samples a step {}; limited by {}", text, batch,
+      is_weak ? "on each (weak scaling)" : "over all of them (strong scaling)",
+      limit(single, largest));
 }
 
 }  // namespace lockstep::tools

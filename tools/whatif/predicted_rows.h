@@ -48,6 +48,10 @@ struct PredictedRow {
   std::optional<std::array<double, 2>> speedup_band = {};  // only for a net
 };
 
+// All that a prediction starts from, whoever fills it: `lockstep predict` from its flags, and what
+// reads another program's trace puts its step into `run` (layers with their times, rows of a step)
+// or `net` (parameters, step_seconds), and leaves the rest to the flags. predict_rows(),
+// StepMemory and advice.h take nothing else.
 struct PredictionTask {
   RunWorkload run;
   std::optional<Net> net = {};  // instead of the run; every device keeps its batch_per_gpu
@@ -106,8 +110,8 @@ std::string all_reduce_table(const nlohmann::ordered_json& rows);
 
 // "4 GPUs: 3.8x (band 3.6x to 3.9x), 8 GPUs: ... the samples per second of one GPU, with 64 samples
 // a step on each (weak scaling); limited by waiting for the slowest of 8 GPUs (...)".
-// rows: first a single device, then one strategy's rows, with their speedup_band. The limit is the
-// largest part of the time that the step on most devices takes longer.
+// rows: first a single device, then one strategy's rows. The limit is the largest part of the time
+// that the step on most devices takes longer than its share of one device's.
 std::string speedup_sentence(std::span<const PredictedRow> rows);
 
 }  // namespace lockstep::tools
