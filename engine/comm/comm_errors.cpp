@@ -67,4 +67,19 @@ void add_to_list(std::string& list, std::string_view item) {
   list += item;
 }
 
+std::string encode(const Error& error, std::size_t max_bytes) {
+  std::string bytes(1, static_cast<char>(error.code()));
+  bytes.append(error.operation()).append(1, '\0').append(error.message());
+  return bytes.substr(0, max_bytes);
+}
+
+Error decode_error(std::string_view bytes) {
+  const std::size_t zero = bytes.find('\0', 1);
+  if (zero == bytes.npos ||
+      static_cast<unsigned char>(bytes[0]) > static_cast<unsigned>(ErrorCode::Numeric)) {
+    return {ErrorCode::Comm, "collective", "a rank failed, and its message is unreadable"};
+  }
+  return {static_cast<ErrorCode>(bytes[0]), bytes.substr(1, zero - 1), bytes.substr(zero + 1)};
+}
+
 }  // namespace lockstep::comm

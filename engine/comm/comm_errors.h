@@ -45,6 +45,12 @@ std::string missing_rank(int rank, const CallHeader& last_call);
 // Adds to "rank 1 is missing, rank 2 is missing".
 void add_to_list(std::string& list, std::string_view item);
 
+// --- errors that travel between processes, through the store or over a transport
+// An error as bytes: its code, its operation up to a zero, the message, cut off if it does not fit.
+std::string encode(const Error& error, std::size_t max_bytes);
+// Bytes that are not an error become an Error{Comm} that says so.
+Error decode_error(std::string_view bytes);
+
 // The first error that breaks a group. Later ones are dropped, so that all ranks name one cause.
 // Any thread may use it. is_set() is sequentially consistent: if a thread announces that it will
 // sleep and then looks here, either set()'s caller sees the thread, or the thread sees the error.

@@ -112,7 +112,7 @@ class Communicator {
   void set_timeout_seconds(double seconds);
 
   // The plan of all_reduce calls that name none. automatic (the default): two_shot if the ranks
-  // share one address space (thread_rank.cpp: it meets only twice, so it wins at every size),
+  // share their memory (memory_group.h: it meets only twice, so it wins at every size),
   // hierarchical between several hosts, else chosen by world size and number of elements
   // (plan::choose_all_reduce_plan).
   plan::AllReducePlan default_plan() const { return default_plan_; }

@@ -3,37 +3,53 @@
 #include <utility>
 
 #include "engine/comm/device_group.h"
-#include "engine/comm/thread_rank.h"
+#include "engine/comm/memory_group.h"
 
 namespace lockstep::comm {
 namespace {
 
-class DeviceRank final : public ThreadRank {
+// A message between CUDA devices.
+struct SentTensor {
+  Tensor data;                              // a copy
+  std::shared_ptr<runtime::Event> written;  // passes when the data is there
+};
+
+// What the threads share beside their memory.
+struct Devices {
+  explicit Devices(std::size_t num_ranks) : members(num_ranks), messages(num_ranks * num_ranks) {}
+
+  std::vector<GroupMember> members;         // each rank's part in the current call, for rank 0
+  std::vector<Queue<SentTensor>> messages;  // by sender and receiver
+};
+
+class DeviceRank final : public MemoryRank {
  public:
-  // members: each rank's part in the current call, for rank 0.
-  DeviceRank(std::shared_ptr<ThreadGroupState> state, GroupShape shape, unsigned num_spins,
-             std::shared_ptr<std::vector<GroupMember>> members)
-      : ThreadRank(std::move(state), std::move(shape), num_spins), members_(std::move(members)) {}
+  DeviceRank(GroupShape shape, SharedState shared, unsigned num_spins,
+             std::shared_ptr<Devices> devices)
+      : MemoryRank(std::move(shape), std::move(shared), num_spins), devices_(std::move(devices)) {}
 
   void run_directly(const CollectiveCall& call, std::span<void* const> memory) override {
-    if (!is_on_cuda(call)) return ThreadRank::run_directly(call, memory);
+    if (!is_on_cuda(call)) return MemoryRank::run_directly(call, memory);
     if (call.header.operation == Operation::send) return send(call);
     if (call.header.operation == Operation::recv) return receive(call);
     enqueue(call);
   }
 
   void abandon(const Error& error) noexcept override {
-    ThreadRank::abandon(error);
+    MemoryRank::abandon(error);
     mine() = {};
   }
 
  private:
-  GroupMember& mine() { return (*members_)[static_cast<std::size_t>(rank())]; }
+  GroupMember& mine() { return devices_->members[static_cast<std::size_t>(rank())]; }
+  Queue<SentTensor>& messages(int from, int to) {
+    return devices_->messages[static_cast<std::size_t>(from * world_size() + to)];
+  }
 
   void enqueue(const CollectiveCall& call) {
     mine() = {call.stream, call.input, call.output};
     meet();
-    if (rank() == 0) enqueue_collective(call_, *members_);
+    if (rank() == 0) enqueue_collective(call_, devices_->members);
     meet();
     mine() = {};
   }
@@ -48,24 +64,27 @@ class DeviceRank final : public ThreadRank {
       copy.storage()->record_use(*call.stream);
     }
     copy_on_stream(*call.stream, call.input.view(), copy.view());
-    put(call.peer, &Channel::messages, SentTensor{call.header, copy, call.stream->record()});
+    messages(rank(), call.peer).put({copy, call.stream->record()});
+    send_message(call.peer, call.header, {});
   }
 
   void receive(const CollectiveCall& call) {
-    const SentTensor message = take_message(call.peer, call.header, call.timeout_seconds);
+    receive_message(call.peer, call.header, {}, call.timeout_seconds);
+    const SentTensor message = messages(call.peer, rank()).take();
     call.stream->wait(message.written);
     message.data.storage()->record_use(*call.stream);
     copy_on_stream(*call.stream, message.data.view(), call.input.view());
   }
 
-  std::shared_ptr<std::vector<GroupMember>> members_;
+  std::shared_ptr<Devices> devices_;
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, unsigned num_spins) {
-  const auto state = std::make_shared<ThreadGroupState>(world_size);
-  const auto members = std::make_shared<std::vector<GroupMember>>(state->ranks.size());
+  const auto num_ranks = static_cast<std::size_t>(world_size);
+  const auto devices = std::make_shared<Devices>(num_ranks);
+  std::vector<SharedState> shared = share_between_threads(world_size, bytes_to_share(num_ranks));
   std::vector<std::unique_ptr<Group>> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     GroupShape shape;
@@ -73,7 +92,9 @@ std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, unsigned n
     shape.world_size = world_size;
     shape.name = "thread";
     shape.shares_memory = true;
-    ranks.push_back(std::make_unique<DeviceRank>(state, std::move(shape), num_spins, members));
+    shape.takes_cuda = true;
+    ranks.push_back(std::make_unique<DeviceRank>(
+        std::move(shape), std::move(shared[static_cast<std::size_t>(rank)]), num_spins, devices));
   }
   return ranks;
 }

@@ -1,7 +1,7 @@
 // Group: one rank's side of a group. It is the interface between the communicator
-// (plan_communicator.cpp) and the way in which the ranks reach each other. Ranks that are threads
-// read each other's memory (thread_rank.h); ranks that are processes exchange messages
-// (transport.h). Either may stand behind modelled links (link.h).
+// (plan_communicator.cpp) and the way in which the ranks reach each other. Ranks of one host read
+// each other's memory (memory_group.h); others exchange messages (transport.h). Either may stand
+// behind modelled links (link.h).
 //
 // A collective uses it in this order:
 //   announce(call)                  tell all ranks this rank's call
@@ -42,10 +42,10 @@ struct GroupShape {
   // Large buffers run through the plan in slices of this size, so that each step finds the last
   // one's data in the cache.
   std::size_t pass_bytes = std::numeric_limits<std::size_t>::max();
-  std::vector<int> hosts;  // a number for the host of each rank; empty: all are equally close
-  std::vector<int> names;  // the ranks' names in messages; empty: 0, 1, ...
-  // Ranks read and write each other's tensors, on the CPU and on CUDA devices.
-  bool shares_memory = false;
+  std::vector<int> hosts;      // a number for the host of each rank; empty: all are equally close
+  std::vector<int> names;      // the ranks' names in messages; empty: 0, 1, ...
+  bool shares_memory = false;  // ranks read and write each other's tensors on the CPU
+  bool takes_cuda = false;     // run_directly() takes tensors on CUDA devices
   // How the thread of asynchronous calls shares the cores.
   runtime::Worker::Slices slices = runtime::Worker::Slices::ordinary;
 };
@@ -73,8 +73,8 @@ class Group {
   // Carries out all steps of a plan.
   virtual void run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
                             const Reduction& reduction) = 0;
-  // If shape().shares_memory: a two-shot all-reduce in one pass, or any call on CUDA tensors.
-  // memory[r]: CallHeader::memory of rank r.
+  // If shape().shares_memory: a two-shot all-reduce in one pass. If it takes_cuda: any call on CUDA
+  // tensors. memory[r]: CallHeader::memory, as rank r announced it.
   virtual void run_directly(const CollectiveCall& call, std::span<void* const> memory);
   // After an error: fails the group unless it has failed already, and returns when no peer uses
   // this rank's memory any more.

@@ -15,6 +15,7 @@ GroupShape behind(const LinkModel& model, GroupShape shape) {
   shape.name += " behind a simulated link (" + model.description() + ")";
   if (!model.hosts().empty()) shape.hosts.assign(model.hosts().begin(), model.hosts().end());
   shape.shares_memory = false;
+  shape.takes_cuda = false;
   shape.pass_bytes = std::numeric_limits<std::size_t>::max();
   // A spinning thread would take the cores from computation while modelled messages are under way.
   shape.slices = runtime::Worker::Slices::prompt;

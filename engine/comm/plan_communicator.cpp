@@ -56,7 +56,7 @@ class PlanCommunicator final : public Communicator {
   }
 
  private:
-  // For ranks that share memory, two-shot is one pass over it at every size (thread_rank.cpp).
+  // For ranks that share memory, two-shot is one pass over it at every size (memory_group.cpp).
   plan::AllReducePlan automatic_plan(std::size_t num_elements) const {
     if (shape_.shares_memory) return plan::AllReducePlan::two_shot;
     if (!shape_.hosts.empty()) return plan::AllReducePlan::hierarchical;
@@ -67,7 +67,7 @@ class PlanCommunicator final : public Communicator {
 
   Work submit(CollectiveCall call, Launch launch) override {
     CallHeader& header = call.header;
-    if (is_on_cuda(call) && !shape_.shares_memory) {
+    if (is_on_cuda(call) && !shape_.takes_cuda) {
       fail(ErrorCode::Device, name_of(header.operation),
            "the {} transport moves CPU tensors, found {}", shape_.name,
            lockstep::describe(call.input));

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 
+#include "engine/comm/process_transports.h"
 #include "engine/comm/store/hello.h"
 #include "engine/comm/thread_group.h"
-#include "engine/comm/transport.h"
 #include "engine/core/error.h"
+#include "engine/core/log.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::comm {
@@ -71,7 +72,14 @@ std::unique_ptr<Transport> connect(const ProcessGroupOptions& options) {
     return tcp_transport(options, others, here.size());
   }
   if (options.transport == TransportChoice::shm) require_one_host(names, hosts);
-  auto to_host = shm_transport(options, here);
+  std::string why_not;
+  auto to_host = shm_transport(options, here, why_not);
+  if (to_host == nullptr) {
+    require(options.transport != TransportChoice::shm, ErrorCode::Comm, "shared memory", "{}",
+            why_not);
+    if (options.rank == 0) log_warning("no shared memory, so ranks use TCP: {}", why_not);
+    return tcp_transport(options, others, here.size());
+  }
   if (elsewhere.empty()) return to_host;
   return shm_and_tcp(hosts, std::move(to_host), tcp_transport(options, elsewhere, here.size()));
 }

@@ -2,7 +2,7 @@
 //
 // How they meet, through a store that all of them reach (store/store.h):
 //   1. every rank publishes its host, and waits for all others;
-//   2. ranks of one host attach to a segment of shared memory that the first of them makes;
+//   2. ranks of one host open each other's shared memory; if one of them cannot, all use TCP;
 //   3. ranks of different hosts connect over TCP.
 #pragma once
 
@@ -18,7 +18,7 @@
 namespace lockstep::comm {
 
 enum class TransportChoice {
-  automatic,  // shared memory within a host, TCP between hosts
+  automatic,  // shared memory within a host where the system allows it, TCP between hosts
   shm,        // shared memory, or an error
   tcp,        // TCP between all ranks
 };

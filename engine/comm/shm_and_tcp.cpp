@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/comm/transport.h"
+#include "engine/comm/process_transports.h"
 
 namespace lockstep::comm {
 namespace {

@@ -38,7 +38,7 @@
 
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
-#include "engine/comm/transport.h"
+#include "engine/comm/process_transports.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/wait.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "engine/comm/comm_errors.h"
+#include "engine/comm/process_transports.h"
 #include "engine/comm/store/hello.h"
-#include "engine/comm/transport.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/comm/comm_errors.h"
-#include "engine/comm/thread_rank.h"
+#include "engine/comm/memory_group.h"
 #include "engine/core/thread_context.h"
 #include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/threads.h"

@@ -1,18 +1,12 @@
-// Transport: a group whose ranks are processes, which exchange messages. shm_group.cpp,
-// tcp_group.cpp and shm_and_tcp.cpp say how a message reaches its rank; the steps of a plan over
-// messages are here.
+// Transport: a group whose ranks exchange messages. memory_group.h, tcp_group.cpp and
+// shm_and_tcp.cpp say how a message reaches its rank; the steps of a plan over messages are here.
 //
 // Messages from one rank to another arrive in the order in which they were posted.
 // A destructor delivers what was posted and sent, for a bounded time, then leaves the group: peers
 // that still need this rank fail with RankWait::left().
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "engine/comm/group.h"
-#include "engine/comm/process_group.h"
-#include "engine/comm/store/socket.h"
 
 namespace lockstep::comm {
 
@@ -39,31 +33,5 @@ class Transport : public Group {
   void run_step(const plan::RankSchedule::Step& step, TensorView buffer,
                 const Reduction& reduction);
 };
-
-// Shared memory between the ranks of this host. Returns when all have attached.
-// ranks: those on this host, in rising order; the transport numbers them 0, 1, ... The first one
-// makes the segment.
-std::unique_ptr<Transport> shm_transport(const ProcessGroupOptions& options,
-                                         const std::vector<int>& ranks);
-
-// TCP, on one host or on several: meets the other ranks through the store and connects to them.
-// peers: ranks to connect to, beside this one. Both ends of a pair must agree on it. Announcements
-//        and failures go to these ranks only.
-// num_local_ranks: ranks on this host; when they outnumber its cores they wait without spinning.
-// Throws Error{Timeout} naming the ranks that did not come; Error{Comm} when another rank aborted
-// the store. REQUIRES: no two processes have one rank.
-std::unique_ptr<Transport> tcp_transport(const ProcessGroupOptions& options,
-                                         const std::vector<int>& peers,
-                                         std::size_t num_local_ranks);
-
-// The connections to these ranks, by rank; others are not open. Throws what tcp_transport does.
-std::vector<Socket> connect_ranks(const ProcessGroupOptions& options,
-                                  const std::vector<int>& peers);
-
-// The transport of a group on several hosts: shared memory to the ranks of this host, TCP to all
-// others. hosts: GroupShape::hosts. to_host: between the ranks of this host, which it numbers 0, 1,
-// ... to_network: to all other ranks, with the numbers of the whole group.
-std::unique_ptr<Transport> shm_and_tcp(std::vector<int> hosts, std::unique_ptr<Transport> to_host,
-                                       std::unique_ptr<Transport> to_network);
 
 }  // namespace lockstep::comm

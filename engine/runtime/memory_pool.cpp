@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <string>
@@ -146,6 +147,8 @@ std::size_t physical_memory() {
   return bytes;
 }
 
+std::atomic<HostBlocks*> host_blocks{nullptr};
+
 class HostMemoryPool final : public MemoryPool {
  public:
   explicit HostMemoryPool(std::string description) : description_(std::move(description)) {}
@@ -154,13 +157,19 @@ class HostMemoryPool final : public MemoryPool {
  protected:
   void* system_allocate(std::size_t num_bytes) override {
     if (num_bytes > physical_memory()) return nullptr;
+    if (HostBlocks* const blocks = host_blocks.load(std::memory_order_acquire)) {
+      if (void* const data = blocks->allocate(num_bytes)) return data;
+    }
     if (num_bytes < kHugePage) return std::aligned_alloc(64, num_bytes);
     const std::size_t rounded = (num_bytes + kHugePage - 1) / kHugePage * kHugePage;
     void* data = std::aligned_alloc(kHugePage, rounded);
     if (data) madvise(data, rounded, MADV_HUGEPAGE);  // only advice: a refusal changes nothing
     return data;
   }
-  void system_release(void* data, std::size_t) override { std::free(data); }
+  void system_release(void* data, std::size_t num_bytes) override {
+    HostBlocks* const blocks = host_blocks.load(std::memory_order_acquire);
+    if (blocks == nullptr || !blocks->release(data, num_bytes)) std::free(data);
+  }
   std::string description() const override { return description_; }
   std::size_t free_bytes() const override {
     return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) *
@@ -172,6 +181,10 @@ class HostMemoryPool final : public MemoryPool {
 };
 
 }  // namespace
+
+void take_host_blocks_from(HostBlocks& blocks) {
+  host_blocks.store(&blocks, std::memory_order_release);
+}
 
 std::unique_ptr<MemoryPool> make_host_memory_pool(std::string description) {
   return std::make_unique<HostMemoryPool>(std::move(description));

@@ -89,6 +89,20 @@ class MemoryPool {
   std::size_t num_bytes_told_ = 0;  // this pool's share of counted_in_'s current bytes
 };
 
+// Another source of host memory (shared_memory.h).
+class HostBlocks {
+ public:
+  virtual ~HostBlocks() = default;
+  // Aligned to 64 bytes; nullptr: it has none left, or gives none any more.
+  virtual void* allocate(std::size_t num_bytes) = 0;
+  // False if the block is not one of its own.
+  virtual bool release(void* data, std::size_t num_bytes) = 0;
+};
+
+// From now on the host pools of this process ask it first, and give their blocks back to it.
+// REQUIRES: it lives until the process ends.
+void take_host_blocks_from(HostBlocks& blocks);
+
 // Host memory; blocks of 2 MiB and more ask for huge pages.
 std::unique_ptr<MemoryPool> make_host_memory_pool(std::string description);
 

@@ -21,7 +21,7 @@ mutant(sum_for_mean_between_processes
   EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(tail_not_reduced
-  SOURCE engine/comm/thread_rank.cpp
+  SOURCE engine/comm/memory_group.cpp
   REPLACE [=[plan::even_chunk(num_elements, buffers.size(), mine);]=]
   WITH [=[plan::even_chunk(num_elements - std::min<std::size_t>(num_elements, 16), buffers.size(), mine);]=]
   RUN "--modes ddp --devices 4 --model mlp:64-32-10 --steps 3"

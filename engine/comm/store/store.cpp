@@ -120,21 +120,6 @@ Message MemoryStore::ask(const Message& request) {
   fail(ErrorCode::Usage, "store", "this is not a request");
 }
 
-std::string encode(const Error& error, std::size_t max_bytes) {
-  std::string bytes(1, static_cast<char>(error.code()));
-  bytes.append(error.operation()).append(1, '\0').append(error.message());
-  return bytes.substr(0, max_bytes);
-}
-
-Error decode_error(std::string_view bytes) {
-  const std::size_t zero = bytes.find('\0', 1);
-  if (zero == bytes.npos ||
-      static_cast<unsigned char>(bytes[0]) > static_cast<unsigned>(ErrorCode::Numeric)) {
-    return {ErrorCode::Comm, "collective", "a rank failed, and its message is unreadable"};
-  }
-  return {static_cast<ErrorCode>(bytes[0]), bytes.substr(1, zero - 1), bytes.substr(zero + 1)};
-}
-
 Error ended_rank(std::string_view operation, int rank, std::string_view how) {
   return {ErrorCode::Comm, operation,
           fmt::format("rank {} {}: it was killed, or its host was cut off", rank, how)};

@@ -80,13 +80,6 @@ class MemoryStore final : public Store {
   FirstFailure failure_;
 };
 
-// --- errors that travel between processes, through the store or over a transport ---
-
-// An error as bytes: its code, its operation up to a zero, the message, cut off if it does not fit.
-std::string encode(const Error& error, std::size_t max_bytes);
-// Bytes that are not an error become an Error{Comm} that says so.
-Error decode_error(std::string_view bytes);
-
 // Comm, for a rank whose connection ended, as `how` says: "rank 2 is lost: its connection closed:
 // it was killed, or its host was cut off".
 Error ended_rank(std::string_view operation, int rank, std::string_view how);

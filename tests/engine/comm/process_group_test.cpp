@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "engine/comm/shm_segment.h"
 #include "engine/plan/algorithms.h"
+#include "engine/runtime/shared_memory.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"
@@ -200,16 +200,32 @@ TEST(ProcessGroupMeeting, SharedMemoryBetweenHostsIsRefusedWithTheHosts) {
       "the automatic transport or TCP");
 }
 
-TEST(ShmSegment, AnAddressThatIsNoLongerTheSegmentIsRefused) {
+TEST(SharedMemory, IsReadAndWrittenWhereItLies) {
+  runtime::SharedMemory memory;
+  runtime::MappedMemory mapped(memory.address(), "rank 3");
+  for (const std::size_t num_bytes : {std::size_t{64}, std::size_t{1000}, std::size_t{100} << 20}) {
+    auto* const data = static_cast<char*>(memory.allocate(num_bytes));
+    std::byte* const theirs = mapped.at(*memory.offset_of(data), num_bytes);
+    data[num_bytes - 1] = 7;
+    EXPECT_EQ(theirs[num_bytes - 1], std::byte{7});
+    theirs[0] = std::byte{5};
+    EXPECT_EQ(data[0], 5);
+  }
+  const int elsewhere = 0;
+  EXPECT_EQ(memory.offset_of(&elsewhere), std::nullopt);
+}
+
+TEST(SharedMemory, AnAddressWhereItIsNoLongerIsRefused) {
   std::string address;
   {
-    const auto segment = ShmSegment::create(10'000);
-    address = segment.address();
-    expect_error(ErrorCode::Comm, "is not the segment that was announced",
-                 [&] { ShmSegment::open(address, 20'000); });
+    const runtime::SharedMemory memory;
+    address = memory.address();
+    expect_error(ErrorCode::Comm, "is not the memory that it announced", [&] {
+      runtime::MappedMemory(address, "rank 7").at(std::uint64_t{1} << 30, 64);
+    });
   }
-  expect_error(ErrorCode::Comm, "cannot open the segment of rank 7 (process",
-               [&] { ShmSegment::open(address, 10'000, "rank 7"); });
+  expect_error(ErrorCode::Comm, "cannot open the memory of rank 7 (process",
+               [&] { runtime::MappedMemory(address, "rank 7"); });
 }
 
 TEST(ProcessGroupMeeting, ArgumentsAreChecked) {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/comm/transport.h"
+#include "engine/comm/process_transports.h"
 #include "engine/core/rng.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"

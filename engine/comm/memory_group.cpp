@@ -1,0 +1,475 @@
+#include "engine/comm/memory_group.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "engine/comm/comm_errors.h"
+#include "engine/trace/observer.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr auto kSeqCst = std::memory_order_seq_cst;
+constexpr std::size_t kNumUses = 2;
+constexpr std::size_t kMostSpare = 16;  // blocks
+
+// A death does not wake sleepers, so they check now and then that their peer is alive.
+constexpr std::chrono::milliseconds kLongestSleep{64};
+// A process that was stopped while it used this rank's memory may never go on.
+constexpr double kLongestAbandonSeconds = 1;
+
+std::int64_t nanoseconds_now() {
+  return std::chrono::nanoseconds(runtime::Clock::now().time_since_epoch()).count();
+}
+
+// This rank's part of a two-shot all-reduce; all ranks wait for each other before and afterwards.
+// buffers[r]: num_elements of `dtype`, of rank r. The result has the bits of the two-shot plan.
+//
+// Rank r owns chunk r. Piece by piece it reads the piece from all ranks, adds the values up in the
+// order of ranks, and writes the sum to all ranks while it is still in the first-level cache. No
+// other rank touches chunk r in between, so the two steps of the plan become one, and every element
+// is read once and written once on each rank.
+void shared_memory_all_reduce(const Reduction& reduction, double factor, int rank,
+                              std::span<std::byte* const> buffers, DType dtype,
+                              std::size_t num_elements) {
+  constexpr std::size_t kPieceBytes = 16 * 1024;
+  const std::size_t element_size = size_of(dtype);
+  const auto mine = static_cast<std::size_t>(rank);
+  const plan::Chunk chunk = plan::even_chunk(num_elements, buffers.size(), mine);
+  const std::size_t piece_elements = kPieceBytes / element_size;
+  thread_local std::vector<ConstTensorView> sources;
+  sources.resize(buffers.size());
+  for (std::size_t begin = chunk.offset; begin < chunk.end(); begin += piece_elements) {
+    const std::size_t count = std::min(piece_elements, chunk.end() - begin);
+    const auto piece_of = [&](std::size_t r) {
+      return TensorView{buffers[r] + begin * element_size, dtype, count};
+    };
+    for (std::size_t r = 0; r < buffers.size(); ++r) sources[r] = piece_of(r);
+    const TensorView sum = piece_of(mine);
+    reduce_in_order(reduction.stream, reduction.op, factor, sources, sum);
+    for (std::size_t r = 0; r < buffers.size(); ++r) {
+      if (r != mine) std::memcpy(piece_of(r).data, sum.data, sum.num_bytes());
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t bytes_to_share(std::size_t num_ranks) {
+  return sizeof(SharedFailure) + num_ranks * sizeof(Member) +
+         kNumUses * num_ranks * num_ranks * sizeof(Channel);
+}
+
+SharedFailure& MemoryRank::failure() const {
+  return *reinterpret_cast<SharedFailure*>(shared_.get());
+}
+
+Member& MemoryRank::member(int rank) const {
+  return reinterpret_cast<Member*>(shared_.get() + sizeof(SharedFailure))[rank];
+}
+
+std::size_t MemoryRank::index(Use use, int peer) const {
+  return static_cast<std::size_t>(use) * static_cast<std::size_t>(world_size()) +
+         static_cast<std::size_t>(peer);
+}
+
+Channel& MemoryRank::channel(Use use, int from, int to) const {
+  const auto n = static_cast<std::size_t>(world_size());
+  auto* const channels =
+      reinterpret_cast<Channel*>(shared_.get() + sizeof(SharedFailure) + n * sizeof(Member));
+  return channels[index(use, from) * n + static_cast<std::size_t>(to)];
+}
+
+MemoryRank::MemoryRank(GroupShape shape, SharedState shared, unsigned num_spins)
+    : Transport(std::move(shape)),
+      memory_(std::move(shared.memory)),
+      shared_(std::move(shared.data)),
+      num_spins_(num_spins),
+      sent_(kNumUses * static_cast<std::size_t>(world_size())),
+      received_(sent_.size()) {}
+
+void MemoryRank::begin(double timeout_seconds) {
+  call_.operation = Operation::barrier;
+  timeout_seconds_ = timeout_seconds;
+  sched_getaffinity(0, sizeof mine().cores, &mine().cores);
+  meet();
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int m = 0; m < world_size(); ++m) CPU_OR(&all, &all, &member(m).cores);
+  num_spins_ =
+      CPU_COUNT(&all) < world_size() ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
+}
+
+MemoryRank::~MemoryRank() {
+  mine().has_left.value.store(1, kSeqCst);
+  mine().num_changes.add(1);
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (memory_->process_of(peer) != 0) {
+      sleep_until(peer, deadline, [&] { return has_read_all(peer); });
+    }
+    for (const Use use : {Use::collective, Use::send_recv}) {
+      reclaim(use, peer);
+      for (const Message& message : sent_[index(use, peer)].messages) {
+        memory_->leave(reinterpret_cast<std::byte*>(message.node), sizeof(MessageNode));
+        if (message.data.data != nullptr) {
+          memory_->leave(message.data.data, message.data.num_bytes);
+        }
+      }
+    }
+  }
+  for (const Block& block : spare_) memory_->release(block.data, block.num_bytes);
+  if (copy_.data != nullptr) memory_->release(copy_.data, copy_.num_bytes);
+}
+
+// --- waiting ---
+
+template <typename Done>
+void MemoryRank::wait_for(int peer, const Done& done) {
+  if (runtime::spin_until(done, num_spins_)) return;
+  const Waited waited = sleep_until(peer, runtime::deadline_after(timeout_seconds_), done);
+  if (waited != Waited::done) fail_waiting(peer, waited);
+}
+
+template <typename Done>
+MemoryRank::Waited MemoryRank::sleep_until(int peer, const runtime::Deadline& deadline,
+                                           const Done& done) const {
+  for (;;) {
+    mine().looked_at.value.store(nanoseconds_now(), std::memory_order_relaxed);
+    // Before done(), since the peer's last writes before it left still count.
+    const std::uint32_t seen = member(peer).num_changes.load();
+    const Waited waited = look_at(peer, deadline);
+    if (done()) return Waited::done;
+    if (waited != Waited::done) return waited;
+    const runtime::Deadline next_look = runtime::Clock::now() + kLongestSleep;
+    member(peer).num_changes.sleep_while_equal(seen, runtime::earlier(deadline, next_look));
+  }
+}
+
+// The state of the member that this one waits for; done: nothing new, keep waiting.
+MemoryRank::Waited MemoryRank::look_at(int peer, const runtime::Deadline& deadline) const {
+  if (failure().state.load(kSeqCst) != SharedFailure::none) return Waited::failed;
+  // In this order: a rank that leaves says so before its process ends.
+  const bool is_alive = memory_->is_alive(peer);
+  if (member(peer).has_left.value.load(kSeqCst) != 0) return Waited::left;
+  if (!is_alive) return Waited::died;
+  return runtime::has_passed(deadline) ? Waited::timed_out : Waited::done;
+}
+
+void MemoryRank::fail_waiting(int peer, Waited waited) {
+  RankWait wait = waiting_for(peer);
+  if (waited == Waited::died) fail_and_throw(wait.died(memory_->process_of(peer)));
+  if (waited != Waited::timed_out) fail_and_throw(wait.left());  // or what broke the group
+  if (call_.operation == Operation::recv) fail_and_throw(wait.late(""));
+  wait.peer = name_of_rank(find_stopped(peer));
+  fail_and_throw(wait.late(describe_missing(call_.sequence)));
+}
+
+// The rank that keeps all others waiting: the peer, or, if the peer itself waits, another rank that
+// has not looked for a while.
+int MemoryRank::find_stopped(int peer) const {
+  constexpr std::chrono::nanoseconds kLong = 8 * kLongestSleep;
+  const auto has_stopped = [&](int m) {
+    return nanoseconds_now() - member(m).looked_at.value.load(std::memory_order_relaxed) >
+           kLong.count();
+  };
+  if (has_stopped(peer)) return peer;
+  for (int m = 0; m < world_size(); ++m) {
+    if (has_stopped(m)) return m;
+  }
+  return peer;
+}
+
+void MemoryRank::meet() {
+  mine().progress.store(++progress_, std::memory_order_release);
+  mine().num_changes.add(1);
+  for (int peer = 0; peer < world_size(); ++peer) {
+    const std::atomic<Progress>& theirs = member(peer).progress;
+    wait_for(peer, [&] { return theirs.load(std::memory_order_acquire) >= progress_; });
+  }
+}
+
+// --- collectives ---
+
+// Tells where peers find the buffer of a call that needs no plan.
+void MemoryRank::announce(const CallHeader& call, double timeout_seconds) {
+  enter(call, timeout_seconds);
+  CallHeader told = call;
+  const bool is_direct = shape().shares_memory && call.operation == Operation::all_reduce &&
+                         call.plan == plan::AllReducePlan::two_shot &&
+                         call.device == DeviceType::cpu && world_size() > 1;
+  if (is_direct) {
+    const std::byte* const data = reachable(call.memory, call.num_elements * size_of(call.dtype));
+    told.memory = reinterpret_cast<void*>(memory_->address_of(data));
+  }
+  mine().announced.publish(told);
+  mine().num_changes.add(1);
+}
+
+CallHeader MemoryRank::announced_by(int peer) {
+  const Announcements& theirs = member(peer).announced;
+  wait_for(peer, [&] { return theirs.has_reached(call_.sequence); });
+  return theirs.call(call_.sequence);
+}
+
+// Until end_data() this rank may use its peers' memory.
+void MemoryRank::begin_data() {
+  mine().in_data.value.store(1, kSeqCst);
+  throw_if_failed();
+}
+
+void MemoryRank::end_data() noexcept {
+  mine().in_data.value.store(0, std::memory_order_release);
+}
+
+std::byte* MemoryRank::reachable(const void* data, std::size_t num_bytes) {
+  is_copied_ = num_bytes > 0 && memory_->address_of(data) == 0;
+  if (!is_copied_) return static_cast<std::byte*>(const_cast<void*>(data));
+  if (copy_.num_bytes < num_bytes) {
+    if (copy_.data != nullptr) memory_->release(copy_.data, copy_.num_bytes);
+    copy_ = {};
+    copy_ = {memory_->allocate(num_bytes), num_bytes};
+  }
+  std::memcpy(copy_.data, data, num_bytes);
+  return copy_.data;
+}
+
+void MemoryRank::run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
+                              const Reduction& reduction) {
+  const TensorView shared{reachable(buffer.data, buffer.num_bytes()), buffer.dtype,
+                          buffer.num_elements};
+  const bool is_copied = is_copied_;
+  mine().buffer.store(memory_->address_of(shared.data), std::memory_order_relaxed);
+  meet();
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
+    begin_step(schedule.steps[i]);
+    run_step(schedule.steps[i], shared, reduction);
+    tell_arrivals(i, schedule.steps[i], shared);
+    meet();
+  }
+  if (is_copied) std::memcpy(buffer.data, shared.data, buffer.num_bytes());
+}
+
+void MemoryRank::tell_arrivals(std::size_t number, const plan::RankSchedule::Step& step,
+                               TensorView buffer) const {
+  trace::Observer* const observer = trace::observer_of_arrivals();
+  if (observer == nullptr) return;
+  for (const plan::Receive& receive : step.receives) {
+    observer->arrived({.operation = name_of(call_.operation),
+                       .sequence = call_.sequence,
+                       .step = number,
+                       .to = rank(),
+                       .from = receive.from_ranks,
+                       .offset = receive.chunk.offset,
+                       .adds = receive.combine == plan::Combine::add,
+                       .values = buffer.part(receive.chunk.offset, receive.chunk.count)});
+  }
+}
+
+// Reads what this rank receives where it lies. A step that overwrites what it sends reads into
+// scratch memory first, and writes into place when all ranks have read.
+void MemoryRank::run_step(const plan::RankSchedule::Step& step, TensorView buffer,
+                          const Reduction& reduction) {
+  std::vector<Tensor> scratch;
+  for (const plan::Receive& receive : step.receives) {
+    const TensorView mine = buffer.part(receive.chunk.offset, receive.chunk.count);
+    const std::size_t offset = receive.chunk.offset * size_of(mine.dtype);
+    TensorView out = mine;
+    if (step.overwrites_sent) {
+      scratch.push_back(Tensor::empty({mine.num_elements}, mine.dtype, Device{}));
+      out = scratch.back().view();
+    }
+    receive_chunk(
+        receive, rank(), reduction,
+        [&](int from) {
+          const Address theirs = member(from).buffer.load(std::memory_order_relaxed);
+          return memory_->at(from, theirs + offset, mine.num_bytes());
+        },
+        mine, out);
+  }
+  if (!step.overwrites_sent) {
+    ++progress_;  // other ranks may meet here
+    return;
+  }
+  meet();
+  for (std::size_t i = 0; i < scratch.size(); ++i) {
+    const plan::Chunk chunk = step.receives[i].chunk;
+    const TensorView mine = buffer.part(chunk.offset, chunk.count);
+    std::memcpy(mine.data, scratch[i].raw(), mine.num_bytes());
+  }
+}
+
+void MemoryRank::run_directly(const CollectiveCall& call, std::span<void* const> memory) {
+  const TensorView buffer = call.input.view();
+  const Reduction reduction{call.input.stream(), call.header.op};
+  thread_local std::vector<std::byte*> buffers;
+  buffers.resize(memory.size());
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (peer == rank() || buffer.num_elements == 0) continue;
+    const auto r = static_cast<std::size_t>(peer);
+    buffers[r] = memory_->at(peer, reinterpret_cast<Address>(memory[r]), buffer.num_bytes());
+  }
+  auto* const mine = static_cast<std::byte*>(is_copied_ ? copy_.data : buffer.data);
+  buffers[static_cast<std::size_t>(rank())] = mine;
+  shared_memory_all_reduce(reduction, factor_of(reduction.op, world_size()), rank(), buffers,
+                           buffer.dtype, buffer.num_elements);
+  meet();
+  if (is_copied_) std::memcpy(buffer.data, mine, buffer.num_bytes());
+}
+
+void MemoryRank::abandon(const Error& error) noexcept {
+  fail(error);
+  end_data();
+  // Peers that use this rank's memory see the failure at their next wait, or are done.
+  for (int peer = 0; peer < world_size(); ++peer) {
+    const std::atomic<std::uint32_t>& in_data = member(peer).in_data.value;
+    const bool is_process = memory_->process_of(peer) != 0;
+    const runtime::Deadline deadline =
+        is_process ? runtime::deadline_after(kLongestAbandonSeconds) : runtime::Deadline{};
+    for (unsigned round = 0; in_data.load(kSeqCst) != 0; ++round) {
+      if (is_process && (runtime::has_passed(deadline) || !memory_->is_alive(peer))) break;
+      runtime::poll_pause(round);
+    }
+  }
+}
+
+// --- messages ---
+
+MemoryRank::Block MemoryRank::block_for(Bytes data) {
+  const auto fits = [&](const Block& block) {
+    return block.num_bytes >= data.size() && block.num_bytes / 2 <= data.size();
+  };
+  Block block;
+  if (data.empty()) return block;
+  if (const auto found = std::ranges::find_if(spare_, fits); found != spare_.end()) {
+    block = *found;
+    spare_.erase(found);
+  } else {
+    block = {memory_->allocate(data.size()), data.size()};
+  }
+  std::memcpy(block.data, data.data(), data.size());
+  return block;
+}
+
+void MemoryRank::reclaim(Use use, int to) {
+  Sent& sent = sent_[index(use, to)];
+  const std::uint64_t num_taken =
+      channel(use, rank(), to).num_taken.value.load(std::memory_order_acquire);
+  while (sent.num_freed < num_taken) {
+    Block& data = sent.messages.front().data;
+    if (data.data != nullptr) spare_.push_back(std::exchange(data, {}));
+    if (sent.num_freed + 1 == num_taken) break;
+    memory_->release(reinterpret_cast<std::byte*>(sent.messages.front().node), sizeof(MessageNode));
+    sent.messages.pop_front();
+    ++sent.num_freed;
+  }
+  while (spare_.size() > kMostSpare) {
+    memory_->release(spare_.front().data, spare_.front().num_bytes);
+    spare_.erase(spare_.begin());
+  }
+}
+
+void MemoryRank::put(Use use, int to, const CallHeader& call, Bytes data) {
+  reclaim(use, to);
+  const Block block = block_for(data);
+  auto* const node = new (memory_->allocate(sizeof(MessageNode))) MessageNode;
+  if (block.data != nullptr) node->data = memory_->address_of(block.data);
+  node->num_bytes = data.size();
+  node->call = call;
+  Sent& sent = sent_[index(use, to)];
+  std::atomic<Address>& last =
+      sent.num_sent == 0 ? channel(use, rank(), to).first.value : sent.messages.back().node->next;
+  sent.messages.push_back({node, block});
+  ++sent.num_sent;
+  last.store(memory_->address_of(node), std::memory_order_release);
+  mine().num_changes.add(1);
+}
+
+const MessageNode& MemoryRank::next_message(Use use, int from) {
+  Received& received = received_[index(use, from)];
+  const auto node_at = [&](Address address) {
+    return reinterpret_cast<const MessageNode*>(memory_->at(from, address, sizeof(MessageNode)));
+  };
+  const std::atomic<Address>& link = received.num_taken == 0
+                                         ? channel(use, from, rank()).first.value
+                                         : node_at(received.last)->next;
+  wait_for(from, [&] { return link.load(std::memory_order_acquire) != 0; });
+  received.last = link.load(std::memory_order_acquire);
+  return *node_at(received.last);
+}
+
+const std::byte* MemoryRank::data_of(int from, const MessageNode& message) {
+  return message.num_bytes == 0 ? nullptr : memory_->at(from, message.data, message.num_bytes);
+}
+
+void MemoryRank::let_go(Use use, int from) {
+  Received& received = received_[index(use, from)];
+  channel(use, from, rank()).num_taken.value.store(++received.num_taken, std::memory_order_release);
+  mine().num_changes.add(1);
+}
+
+bool MemoryRank::has_read_all(int peer) const {
+  return std::ranges::all_of(std::array{Use::collective, Use::send_recv}, [&](Use use) {
+    return channel(use, rank(), peer).num_taken.value.load(std::memory_order_acquire) ==
+           sent_[index(use, peer)].num_sent;
+  });
+}
+
+void MemoryRank::post(int to, Bytes data) {
+  put(Use::collective, to, call_, data);
+}
+
+const std::byte* MemoryRank::take(int from) {
+  return data_of(from, next_message(Use::collective, from));
+}
+
+void MemoryRank::release(int from) {
+  let_go(Use::collective, from);
+}
+
+void MemoryRank::send_message(int to, const CallHeader& call, Bytes data) {
+  throw_if_failed();
+  put(Use::send_recv, to, call, data);
+}
+
+void MemoryRank::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                                 double timeout_seconds) {
+  enter(call, timeout_seconds);
+  const MessageNode& message = next_message(Use::send_recv, from);
+  require_same_message(from, message.call, message.call.num_elements == call.num_elements);
+  // data_of() may map again what the message lies in, so it comes last.
+  if (!data.empty()) std::memcpy(data.data(), data_of(from, message), data.size());
+  let_go(Use::send_recv, from);
+}
+
+// --- failing ---
+
+void MemoryRank::fail(const Error& error) noexcept {
+  SharedFailure& record = failure();
+  const std::string bytes = encode(error, sizeof record.error);
+  std::uint32_t expected = SharedFailure::none;
+  if (!record.state.compare_exchange_strong(expected, SharedFailure::being_written, kSeqCst)) {
+    return;
+  }
+  record.num_bytes = static_cast<std::uint32_t>(bytes.copy(record.error, bytes.size()));
+  record.state.store(SharedFailure::written, kSeqCst);
+  for (int m = 0; m < world_size(); ++m) member(m).num_changes.add(1);  // wakes those who wait
+}
+
+void MemoryRank::throw_if_failed() const {
+  const SharedFailure& record = failure();
+  if (record.state.load(kSeqCst) == SharedFailure::none) return;
+  // It is written within a microsecond, unless its writer is stopped or killed at that very moment.
+  const runtime::Deadline deadline = runtime::deadline_after(0.2);
+  for (unsigned round = 0; record.state.load(kSeqCst) != SharedFailure::written; ++round) {
+    require(!runtime::has_passed(deadline), ErrorCode::Comm, "collective",
+            "a rank died while it told why the group failed");
+    runtime::poll_pause(round);
+  }
+  throw decode_error({record.error, std::min<std::size_t>(record.num_bytes, sizeof record.error)});
+}
+
+}  // namespace lockstep::comm

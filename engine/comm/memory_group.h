@@ -1,0 +1,186 @@
+// Ranks of one host that read and write each other's memory, be they threads or processes
+// (peer_memory.h). A collective is:
+//   announce the call; wait until all have done so, and compare
+//   publish where the buffer is, and meet
+//   for each step of the plan: for each chunk that this rank receives, read it where it lies and
+//   reduce it into place; meet
+// An all-reduce by the two-shot plan is one pass over the memory of all ranks.
+//
+// A buffer that peers cannot reach (a process has memory of before it joined, or its caller's own)
+// is copied into memory that they reach, and the result is copied back.
+//
+// A message is a node of a list in its sender's memory: its receiver reads it there.
+//
+// Every flag has one writer. A rank that waits spins for a bounded time, then sleeps on the word
+// that its peer changes, and now and then looks if the peer's process still lives.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "engine/comm/announcements.h"
+#include "engine/comm/peer_memory.h"
+#include "engine/comm/transport.h"
+#include "engine/runtime/wait.h"
+
+namespace lockstep::comm {
+
+// How often a rank has come to a place where ranks meet, in all calls: when its buffer is
+// published, and in every step of a plan when it has read all that it receives, and when it has
+// written it.
+using Progress = std::uint64_t;
+
+// --- what the ranks share: a Failure, a Member for each rank, a Channel for each use, sender and
+// receiver. All zeros is the right initial state.
+
+// The first error that broke the group.
+struct alignas(kCacheLine) SharedFailure {
+  enum State : std::uint32_t { none, being_written, written };
+  std::atomic<std::uint32_t> state{none};
+  std::uint32_t num_bytes = 0;
+  char error[1 << 11] = {};  // encoded, cut off if need be
+};
+
+// A rank's state, for all others.
+struct Member {
+  Announcements announced;
+  alignas(kCacheLine) std::atomic<Progress> progress{0};
+  std::atomic<Address> buffer{0};  // that the current plan works on
+  Flag<std::uint32_t> in_data;     // 1 while it may use others' memory
+  Flag<std::uint32_t> has_left;
+  // When it last looked if it must go on waiting, in nanoseconds of runtime::Clock, which is the
+  // same for all processes of a host.
+  Flag<std::int64_t> looked_at;
+  cpu_set_t cores;                                    // those that it may run on
+  alignas(kCacheLine) runtime::WaitWord num_changes;  // counts what it has written for others
+};
+
+// Messages from one rank to another.
+struct Channel {
+  Flag<Address> first;
+  Flag<std::uint64_t> num_taken;  // by the receiver, which has let go of them
+};
+
+// A message in its sender's memory.
+struct MessageNode {
+  std::atomic<Address> next{0};
+  Address data = 0;
+  std::uint64_t num_bytes = 0;
+  CallHeader call;
+};
+
+// The bytes of all this.
+std::size_t bytes_to_share(std::size_t num_ranks);
+
+// One rank's side, for tensors on the CPU.
+class MemoryRank : public Transport {
+ public:
+  // shared: bytes_to_share() bytes.
+  // num_spins: how often it looks for a peer's part before it sleeps.
+  MemoryRank(GroupShape shape, SharedState shared, unsigned num_spins);
+  // Waits until other processes have read its messages, for the time limit at most.
+  ~MemoryRank() override;
+
+  // Meets the others and chooses how long to spin: long if every rank can have a core.
+  void begin(double timeout_seconds);
+
+  void announce(const CallHeader& call, double timeout_seconds) override;
+  CallHeader announced_by(int peer) override;
+  void begin_data() override;
+  void run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
+                    const Reduction& reduction) override;
+  void run_directly(const CollectiveCall& call, std::span<void* const> memory) override;
+  void end_data() noexcept override;
+  void abandon(const Error& error) noexcept override;
+
+  void post(int to, Bytes data) override;
+  const std::byte* take(int from) override;
+  void release(int from) override;
+  void send_message(int to, const CallHeader& call, Bytes data) override;
+  void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                       double timeout_seconds) override;
+
+  void fail(const Error& error) noexcept override;
+  void throw_if_failed() const override;
+  const Announcements* announced(int rank) const override { return &member(rank).announced; }
+
+ protected:
+  // Waits until all ranks have come as far as this one.
+  void meet();
+
+ private:
+  enum class Use : std::size_t { collective, send_recv };
+  enum class Waited { done, failed, left, died, timed_out };
+
+  // Memory that peers reach.
+  struct Block {
+    std::byte* data = nullptr;
+    std::size_t num_bytes = 0;
+  };
+  struct Message {
+    MessageNode* node = nullptr;
+    Block data;
+  };
+  // The messages to one rank, and those from it.
+  struct Sent {
+    std::deque<Message> messages;  // the last one that was read, and all after it
+    std::uint64_t num_sent = 0;
+    std::uint64_t num_freed = 0;  // nodes
+  };
+  struct Received {
+    Address last = 0;
+    std::uint64_t num_taken = 0;
+  };
+  SharedFailure& failure() const;
+  Member& member(int rank) const;
+  Member& mine() const { return member(rank()); }
+  std::size_t index(Use use, int peer) const;
+  Channel& channel(Use use, int from, int to) const;
+
+  // Returns when the peer has made done() true; else fails the group.
+  template <typename Done>
+  void wait_for(int peer, const Done& done);
+  template <typename Done>
+  Waited sleep_until(int peer, const runtime::Deadline& deadline, const Done& done) const;
+  Waited look_at(int peer, const runtime::Deadline& deadline) const;
+  [[noreturn]] void fail_waiting(int peer, Waited waited);
+  int find_stopped(int peer) const;
+
+  void run_step(const plan::RankSchedule::Step& step, TensorView buffer,
+                const Reduction& reduction);
+  // Tells an observer what the step brought.
+  void tell_arrivals(std::size_t number, const plan::RankSchedule::Step& step,
+                     TensorView buffer) const;
+  // The buffer, or a copy of it that peers reach.
+  std::byte* reachable(const void* data, std::size_t num_bytes);
+
+  void put(Use use, int to, const CallHeader& call, Bytes data);
+  const MessageNode& next_message(Use use, int from);
+  void let_go(Use use, int from);
+  const std::byte* data_of(int from, const MessageNode& message);
+  Block block_for(Bytes data);
+  // Takes back the messages that the peer has let go of, but for the last node, whose `next` it
+  // reads.
+  void reclaim(Use use, int to);
+  bool has_read_all(int peer) const;
+
+  std::unique_ptr<PeerMemory> memory_;
+  std::shared_ptr<std::byte> shared_;
+  unsigned num_spins_;
+  Progress progress_ = 0;
+  std::vector<Sent> sent_;          // by use and peer
+  std::vector<Received> received_;  // by use and peer
+  std::vector<Block> spare_;        // of messages that were read
+  Block copy_;                      // of a buffer that peers cannot reach
+  bool is_copied_ = false;          // the current call's buffer
+};
+
+// All ranks' sides of a group of threads, for tensors on the CPU and on CUDA devices
+// (device_rank.cpp).
+std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, unsigned num_spins);
+
+}  // namespace lockstep::comm
