@@ -4,6 +4,11 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "engine/plan/algorithms.h"
 #include "engine/runtime/shared_memory.h"
@@ -220,12 +225,71 @@ TEST(SharedMemory, AnAddressWhereItIsNoLongerIsRefused) {
   {
     const runtime::SharedMemory memory;
     address = memory.address();
-    expect_error(ErrorCode::Comm, "is not the memory that it announced", [&] {
-      runtime::MappedMemory(address, "rank 7").at(std::uint64_t{1} << 30, 64);
-    });
+    expect_error(ErrorCode::Comm, "is not the memory that it announced",
+                 [&] { runtime::MappedMemory(address, "rank 7").at(std::uint64_t{1} << 30, 64); });
   }
   expect_error(ErrorCode::Comm, "cannot open the memory of rank 7 (process",
                [&] { runtime::MappedMemory(address, "rank 7"); });
+}
+
+TEST(SharedMemory, OfAForkedProcessIsItsOwn) {
+  auto& memory = runtime::SharedMemory::of_tensors();
+  auto* const data = static_cast<char*>(memory.allocate(100'000));
+  data[0] = 1;
+  const Tensor mine = Tensor::full({50'000}, 3);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool is_copy = data[0] == 1 && mine.to_vector<float>()[49'999] == 3;
+    data[0] = 2;
+    mine.copy_from(Tensor::full({50'000}, 4));
+    _exit(is_copy && mine.to_vector<float>()[0] == 4 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(data[0], 1);
+  EXPECT_EQ(mine.to_vector<float>(), std::vector<float>(50'000, 3));
+  memory.release(data, 100'000);
+}
+
+// Below what a rank maps of another one's memory, so that none can.
+class NarrowAddressSpace {
+ public:
+  NarrowAddressSpace() {
+    getrlimit(RLIMIT_AS, &before_);
+    std::size_t num_pages = 0;
+    std::ifstream("/proc/self/statm") >> num_pages;
+    rlimit narrow = before_;
+    narrow.rlim_cur = num_pages * 4096 + (std::size_t{40} << 20);
+    setrlimit(RLIMIT_AS, &narrow);
+  }
+  ~NarrowAddressSpace() { setrlimit(RLIMIT_AS, &before_); }
+  NarrowAddressSpace(const NarrowAddressSpace&) = delete;
+  NarrowAddressSpace& operator=(const NarrowAddressSpace&) = delete;
+
+ private:
+  rlimit before_;
+};
+
+TEST(ProcessGroupMeeting, RanksThatCannotMapEachOthersMemoryUseTcpAndSayWhy) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need the address space";
+#endif
+  const NarrowAddressSpace narrow;
+  ::testing::internal::CaptureStderr();
+  run_group_threads(2, [](Communicator& communicator) {
+    EXPECT_EQ(communicator.description(), "own: auto over tcp");
+    const Tensor buffer = Tensor::full({1000}, communicator.rank() + 1);
+    communicator.all_reduce(buffer);
+    EXPECT_EQ(buffer.to_vector<float>(), std::vector<float>(1000, 3));
+  });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("no shared memory, so ranks use TCP: rank 1: cannot map "
+                                   "67108864 bytes of the memory of rank 0"));
+  const auto errors = errors_of_group_threads(
+      2, [](Communicator&) {},
+      [](ProcessGroupOptions& options) { options.transport = TransportChoice::shm; });
+  expect_errors(errors, ErrorCode::Comm, "cannot map 67108864 bytes of the memory of rank");
 }
 
 TEST(ProcessGroupMeeting, ArgumentsAreChecked) {
