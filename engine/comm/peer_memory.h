@@ -29,7 +29,7 @@ class PeerMemory {
   virtual std::byte* at(int peer, Address address, std::size_t num_bytes) = 0;
   // False if the peer's process has ended.
   virtual bool is_alive(int peer) const = 0;
-  // 0: the peer is a thread of this process.
+  // 0: in a group of threads.
   virtual int process_of(int peer) const = 0;
 };
 

@@ -29,8 +29,8 @@ constexpr std::size_t kMessageBytes = std::size_t{128} << 10;
 
 // A process that is a rank.
 struct Peer {
-  int process = 0;  // 0: this one
-  FileDescriptor end;
+  int process = 0;
+  FileDescriptor end;  // none for this process
   std::optional<MappedMemory> memory;
 };
 
@@ -40,10 +40,9 @@ class ProcessMemory final : public PeerMemory {
   ProcessMemory(const std::vector<std::string>& addresses, const std::vector<int>& ranks) {
     for (std::size_t i = 0; i < addresses.size(); ++i) {
       Peer& peer = peers_.emplace_back();
-      const int process = std::atoi(addresses[i].c_str());
-      if (process == getpid()) continue;
-      peer.process = process;
-      peer.end = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+      peer.process = std::atoi(addresses[i].c_str());
+      if (peer.process == getpid()) continue;
+      peer.end = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.process, 0)));
       peer.memory.emplace(addresses[i], fmt::format("rank {}", ranks[i]));
     }
   }
@@ -67,7 +66,7 @@ class ProcessMemory final : public PeerMemory {
   // blames the rank that ended first, cannot see the end of this rank sooner.
   bool is_alive(int peer) const override {
     const Peer& its = of(peer);
-    if (its.process == 0) return true;
+    if (its.process == getpid()) return true;
     if (!its.end.is_open()) return ::kill(its.process, 0) == 0;  // a kernel before 5.3
     pollfd end{its.end.descriptor(), POLLIN, 0};
     return ::poll(&end, 1, 0) != 1;  // a signal may interrupt it

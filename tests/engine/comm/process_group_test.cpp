@@ -8,7 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "engine/plan/algorithms.h"
 #include "engine/runtime/shared_memory.h"
@@ -250,6 +252,32 @@ TEST(SharedMemory, OfAForkedProcessIsItsOwn) {
   EXPECT_EQ(data[0], 1);
   EXPECT_EQ(mine.to_vector<float>(), std::vector<float>(50'000, 3));
   memory.release(data, 100'000);
+}
+
+std::size_t num_entries(const char* folder) {
+  const std::filesystem::directory_iterator entries(folder);
+  return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
+}
+
+TEST(SharedMemory, IsLetGoOfByGroupsThatEnded) {
+  const auto make_groups = [](int num_groups) {
+    for (int i = 0; i < num_groups; ++i) {
+      run_group_threads(8, [](Communicator& communicator) {
+        const Tensor buffer = Tensor::full({100'000}, communicator.rank());
+        communicator.all_reduce(buffer);
+        const int next = (communicator.rank() + 1) % 8;
+        communicator.send(buffer, next);
+        communicator.recv(buffer, (communicator.rank() + 7) % 8);
+      });
+    }
+  };
+  make_groups(5);
+  const std::size_t num_open = num_entries("/proc/self/fd");
+  const std::size_t num_mapped = num_entries("/proc/self/map_files");
+  make_groups(100);
+  EXPECT_EQ(num_entries("/proc/self/fd"), num_open);
+  // A message that was left unread, or blocks that the pool keeps, are a few at most.
+  EXPECT_LE(num_entries("/proc/self/map_files"), num_mapped + 20);
 }
 
 // Below what a rank maps of another one's memory, so that none can.
