@@ -34,7 +34,7 @@ shoot() {
 <body style="margin:0"><iframe src="$2" style="border:0;display:block;width:$3px;height:$4px"></iframe>
 END
   "$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --allow-file-access-from-files \
-    --virtual-time-budget=8000 --user-data-dir="$work/profile" --window-size="$3,$4" "${@:5}" --screenshot="$shot" \
+    --virtual-time-budget=8000 --run-all-compositor-stages-before-draw --user-data-dir="$work/profile" --window-size="$3,$4" "${@:5}" --screenshot="$shot" \
     "file://$work/frame.html" >/dev/null 2>&1
   pngquant --force --nofs --output "$shot" "$colours" "$shot"
   if [[ $(stat -c %s "$shot") -gt $largest ]]; then

@@ -190,7 +190,12 @@ std::vector<trace::Span> phases_of(const StepRecording& recording, int rank) {
     if (is_timed) {
       if (name.find("backward") != name.npos) phase = Category::backward;
     } else {
-      phase = name == "replica forward" ? Category::forward : Category::backward;
+      const auto is_inside_of = [&](const Event& event) {
+        return event.kind == Kind::forward && event.ns >= span.begin_ns && event.ns <= span.end_ns;
+      };
+      phase = std::ranges::any_of(recording.ranks.at(rank).events, is_inside_of)
+                  ? Category::forward
+                  : Category::backward;
     }
     span.category = name == "sgd" || name == "adamw" ? Category::optimizer : phase;
     return false;

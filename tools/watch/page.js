@@ -699,13 +699,13 @@ class Show {
     if (isPlaying) this.animate();
   }
 
-  // Runs while something travels or plays. A moment stays long enough to be read.
+  // Runs while something travels or plays. A moment stays long enough to be read, unless there are very many.
   animate() {
     if (this.isAnimating) return;
     this.isAnimating = true;
     const frame = now => {
       const isFlying = this.players.map(player => player.fly(now)).includes(true);
-      if (this.isPlaying && now - this.moved > 1600) {
+      if (this.isPlaying && now - this.moved > Math.min(1600, Math.max(350, 9e4 / this.positions.length))) {
         this.at + 1 < this.positions.length ? this.go(this.at + 1) : this.play(false);
       }
       this.isAnimating = isFlying || this.isPlaying;
