@@ -62,6 +62,7 @@ TEST(SlowMotion, ActedAndPredictedStepsAgree) {
         ddp + "hgx-h200-8 --model mlp:64-64-64-64-10 --batch 256",
         ddp + "dgx1-v100 --model cnn:16c3-p2-32c3-a2-10 --batch 64",
         ddp + "dgx1-v100 --model resnet18:4 --batch 16",
+        ddp + "rtx4090-pcie4-8 --model mlp:64-512-512-10 --batch 64",
         std::string("--modes zero1,zero3 --devices 2,4 --steps 10 --act-as dgx-a100 "
                     "--model mlp:64-256-256-10 --batch 64"),
         std::string(
@@ -71,6 +72,16 @@ TEST(SlowMotion, ActedAndPredictedStepsAgree) {
     if (std::isnan(error)) GTEST_SKIP() << "the cores were busy: no row could be followed";
     EXPECT_LT(error, 0.12) << flags;
   }
+}
+
+// Where all cards share the way through host memory, more of them are slower.
+TEST(SlowMotion, EightCardsWithoutPeerAccessAreSlowerThanFour) {
+  const json rows = rows_of(
+      "--act-as rtx4090-pcie4-8 --modes dp,ddp --devices 4,8 --steps 8 --batch 64 "
+      "--model mlp:64-512-512-10");
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_GT(rows[2]["step_seconds"], rows[1]["step_seconds"]) << "dp";
+  EXPECT_GT(rows[4]["step_seconds"], rows[3]["step_seconds"]) << "ddp";
 }
 
 TEST(SlowMotion, RowsAreActedAndHaveTheVerdictOfAnyOther) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/core/files.h"
 #include "simulate/predict/kernel_cost.h"
 #include "tools/commands/commands.h"
 #include "tools/flags/command_line.h"
@@ -20,6 +21,7 @@
 #include "tools/record/host_info.h"
 #include "tools/record/run_file.h"
 #include "tools/run/workload.h"
+#include "tools/show/page.h"
 #include "tools/text/format.h"
 #include "tools/whatif/advice.h"
 #include "tools/whatif/family.h"
@@ -43,7 +45,7 @@ struct PredictFlags {
   std::string flops, precision;
   std::optional<double> step;
   std::optional<int> batch_per_gpu;
-  std::string topology, json_path, trace_path;
+  std::string topology, json_path, trace_path, html_path;
   std::string devices = "1,2,4,8";
   std::vector<std::string> strategies;  // empty: ddp, and dp if one host has the devices
   std::vector<std::string> what_if;
@@ -302,6 +304,14 @@ void print_memory(const PredictionTask& task, StepMemory& memory,
   }
 }
 
+// The page that `lockstep report` would make of the run file.
+void write_page(const std::string& path, const nlohmann::ordered_json& json) {
+  page::PageRun run;
+  run.name = "prediction";
+  run.file = parse_run_file("prediction", json.dump(), "predict");
+  write_file_atomically(path, page::make_page({run}));
+}
+
 void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   const PredictionTask task = read_task(flags);
   std::vector<WhatIf> changes{WhatIf{}};
@@ -332,12 +342,12 @@ void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   for (const PredictedRow& row : rows) json_rows.push_back(row_json(row, task.topology));
   print_memory(task, memory, {rows.data(), num_own_rows}, json_rows, out);
   if (!flags.trace_path.empty()) save_predicted_trace(flags.trace_path, rows.back());
-  if (flags.json_path.empty()) return;
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
   json["config"] = config_json(flags, task, changes);
   json["rows"] = std::move(json_rows);
   if (!task.net) json["workload"] = workload_json(task.run.step);
-  write_json(flags.json_path, json);
+  if (!flags.json_path.empty()) write_json(flags.json_path, json);
+  if (!flags.html_path.empty()) write_page(flags.html_path, json);
 }
 
 void predict_all_reduce(const PredictFlags& flags, const CommandLine& command) {
@@ -384,7 +394,8 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
           "--step, --batch-per-gpu and --flops need --params, --model or --family");
   require(!flags.topology.empty(), ErrorCode::Usage, "--topology",
           "name a topology such as {}, or a file", predict::preset_names().front());
-  require_writable({{"--json", flags.json_path}, {"--trace", flags.trace_path}});
+  require_writable(
+      {{"--json", flags.json_path}, {"--trace", flags.trace_path}, {"--html", flags.html_path}});
   flags.all_reduce.empty() ? predict_steps(flags, command) : predict_all_reduce(flags, command);
 }
 
@@ -502,6 +513,11 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
                   "write a step of the last row here, for ui.perfetto.dev")
       ->type_name("FILE")
       ->excludes(all_reduce);
+  predict
+      .add_option("--html", flags.html_path,
+                  "write a page here: speed-up with its band, and memory as stacked bars")
+      ->type_name("FILE")
+      ->excludes(all_reduce);
   predict.add_option("--json", flags.json_path, "write the rows here (-: standard output)")
       ->type_name("FILE");
   group_flags(
@@ -514,7 +530,7 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
          "--optimizer"}},
        {"How the devices share the work", {"--accumulate", "--overlap", "--pipeline-schedule"}},
        {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
-       {"What to write", {"--trace"}}});
+       {"What to write", {"--trace", "--html"}}});
 }
 
 }  // namespace

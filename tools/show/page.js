@@ -36,6 +36,13 @@ function validation(file, row) {
   return losses.map((loss, i) => ({step: i + 1 < losses.length ? (i + 1) * steps : row.iterations, loss}));
 }
 
+// What nine of ten published rows like it reach; null where none is.
+function speedupBand(row) {
+  if (row.speedup_band) return row.speedup_band;
+  if (!row.step_seconds_band || !row.speedup || row.devices < 2) return null;
+  return row.step_seconds_band.map(seconds => row.speedup * row.step_seconds / seconds).reverse();
+}
+
 // A row as the charts use it. What the file does not say is null or empty.
 function readRow(file, row) {
   const kind = row.kind ?? 'measured', what_if = row.what_if ?? '';
@@ -47,6 +54,7 @@ function readRow(file, row) {
     contended: row.contended === true,
     epochs: row.epoch_seconds ?? [], epoch: row.median_epoch_seconds ?? null, step: row.step_seconds,
     band: row.step_seconds_band, unverified: row.band_verified === false, parts: row.breakdown_seconds, hidden: row.overlapped_comm_seconds ?? 0,
+    memory: row.memory_bytes ?? null, speedupBand: speedupBand(row),
     speedup: row.speedup ?? null, ideal: row.ideal_speedup ?? null, efficiency: row.efficiency ?? null,
     busy: row.busy_fraction ?? [], sent: row.comm_bytes_per_device_per_step ?? 0, peaks: row.peak_bytes ?? [],
     equal: row.verdict?.equal ?? null, loss: row.final_loss ?? null, accuracy: row.test_accuracy ?? null,
@@ -152,7 +160,9 @@ function againstDevices(run, world, value) {
         (row.what_if ? ` (${row.what_if})` : '') + (kind ? `, ${kind}` : '');
     if (!lines.has(label)) {
       lines.set(label, {label, mode: row.mode, spanGaps: true, data: labels.map(() => null),
-        borderColor: colorOf(row.mode), backgroundColor: colorOf(row.mode), clip: 8, ...lineStyle(row.kind)});
+        borderColor: colorOf(row.mode), backgroundColor: colorOf(row.mode), clip: 8, ...lineStyle(row.kind),
+        // Beside a prediction, what was measured is dots.
+        showLine: row.kind === 'predicted' || !world.rows.some(other => other.kind === 'predicted')});
     }
     lines.get(label).data[labels.indexOf(x(row))] = value(row);
   }
@@ -164,7 +174,7 @@ function againstDevices(run, world, value) {
   return {lines: all, labels, xTitle: growing ? 'rows per device and step' : 'devices', x};
 }
 
-const lineLegend = {legend: {labels: {usePointStyle: true, pointStyle: 'line', pointStyleWidth: 26}}};
+const lineLegend = {legend: {labels: {filter: item => item.text !== '', usePointStyle: true, pointStyle: 'line', pointStyleWidth: 26}}};
 
 const lineConfig = (datasets, labels, xTitle, y) => ({
   type: 'line', data: {labels, datasets},
@@ -187,6 +197,22 @@ function epochFigure(parent, run, world) {
                        valueAxis(`epoch time (${unit[1]})`, lines.flatMap(line => line.data)))});
 }
 
+// A lower and an upper edge around each predicted line, with the space between them filled.
+function speedupBands(world, lines, labels, x) {
+  const bands = [];
+  for (const line of lines) {
+    const bandAt = label => label === 1 ? [1, 1] : world.rows.find(row => row.kind === 'predicted' &&
+      row.mode === line.mode && row.what_if === '' && x(row) === label)?.speedupBand ?? null;
+    const found = labels.map(bandAt);
+    if (line.pointStyle !== 'rectRot' || found.filter(Boolean).length < 2) continue;
+    const edge = (side, more) => ({label: '', data: found.map(band => band && band[side]), borderWidth: 1,
+      borderColor: line.borderColor + '40', pointRadius: 0, pointHitRadius: 0, spanGaps: true,
+      backgroundColor: line.borderColor + '26', ...more});
+    bands.push(edge(0, {}), edge(1, {fill: '-1', label: bands.length ? '' : 'band: nine of ten published rows'}));
+  }
+  return bands;
+}
+
 function speedupFigure(parent, run, world) {
   const {lines, labels, xTitle, x} = againstDevices(run, world, row => row.speedup);
   const drawn = lines.filter(line => line.mode !== 'single');
@@ -198,6 +224,7 @@ function speedupFigure(parent, run, world) {
     const row = world.rows.find(row => x(row) === label && row.ideal !== null);
     return row ? row.ideal : null;
   });
+  drawn.push(...speedupBands(world, drawn, labels, x));
   drawn.push({label: 'ideal', data: ideal, borderColor: css('faint'), backgroundColor: css('faint'),
     borderDash: [6, 4], borderWidth: 1.5, pointRadius: 0, spanGaps: true});
   figure(parent, {name: 'speedup', title: 'Speed-up', about: world.short,
@@ -320,8 +347,8 @@ function breakdownFigure(parent, run, world) {
   const x = {stacked: true, min: 0, suggestedMax: most(shown.bands.map(band => band?.[1] ?? 0)), title: {display: true, text: isShare ? 'share of the step (%)' : `time (${unit[1]})`}};
   const config = barConfig(rows.map(row => labelOf(run, world, row)), bars, x, shown);
   config.options.scales.y.stacked = true;
-  const notes = banded ? ['The thin line with ends is the band of a prediction: its step with better and with worse links.'] : [];
-  if (banded && rows.some(row => row.unverified)) notes.push('That band is not verified for consumer cards without NVLink: several share the way through the host.');
+  const notes = banded ? ['The thin line with ends is the band of a prediction: nine of ten published rows like it lie inside.'] : [];
+  if (rows.some(row => row.unverified)) notes.push('Rows without one are not verified: no published row is like them.');
   figure(parent, {name: 'breakdown', width: 'half', title: "Where a step's time goes",
     about: `in rank 0's median step, ${world.short}`, height: barsHeight(rows.length, 64), config, notes});
 }
@@ -344,6 +371,25 @@ function memoryFigure(parent, run, world) {
       fillStyle: css('faint') + (i ? '80' : ''), strokeStyle: 'transparent'}))}};
   figure(parent, {name: 'memory', width: 'half', title: 'Memory', about: 'most in use on a device', config,
     height: barsHeight(rows.length, isUneven ? 64 : 0)});
+}
+
+const memoryParts = [['parameters', 'backward'], ['gradients', 'forward'], ['optimizer', 'optimizer'],
+  ['activations', 'comm'], ['buckets', 'copy'], ['workspace', 'wait']];
+
+function memoryPartsFigure(parent, run, world) {
+  const rows = world.rows.filter(row => row.memory);
+  if (rows.length === 0) return;
+  const total = row => Object.values(row.memory).reduce((sum, bytes) => sum + bytes, 0);
+  const unit = bytesUnit(most(rows.map(total)));
+  const bars = memoryParts.map(([key, color]) => ({label: key, backgroundColor: css(color), barThickness: 16,
+    data: rows.map(row => row.memory[key] / unit[0])})).filter(set => most(set.data) > 0);
+  const shown = {texts: rows.map(row => inUnit(total(row), unit)), ends: rows.map(row => total(row) / unit[0])};
+  const x = {stacked: true, min: 0, title: {display: true, text: `memory (${unit[1]})`}};
+  const config = barConfig(rows.map(row => labelOf(run, world, row)), bars, x, shown);
+  config.options.scales.y.stacked = true;
+  figure(parent, {name: 'memory-parts', width: 'half', title: 'Memory', about: 'of the device that needs most, predicted',
+    height: barsHeight(rows.length, 64), config, notes: rows.some(row => row.memory.activations > 0) ? []
+      : ['Without activations, which are not known for this net.']});
 }
 
 // ---- One step, device by device ----
@@ -510,6 +556,7 @@ function drawRun(parent, run) {
     figures.style.setProperty('--span', 12 / Math.max(2, figures.children.length));
     breakdownFigure(figures, run, world);
     memoryFigure(figures, run, world);
+    memoryPartsFigure(figures, run, world);
   }
   const figures = el('div', {className: 'figures'});
   parent.append(figures);

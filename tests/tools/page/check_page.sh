@@ -34,6 +34,8 @@ if "$lockstep" report compared.json -o compared.html 2>&1 | grep "without Chart.
   exit 77
 fi
 "$lockstep" report acted.json -o acted.html
+"$lockstep" predict --family bert --step 0.2 --batch-per-gpu 8 --topology rtx3090-nvlink-8 --modes ddp,zero3 \
+  --html predicted.html >/dev/null
 "$lockstep" report trained.json -o trained.html
 "$lockstep" report text.json -o text.html
 "$lockstep" report compared.json acted.json trained.json -o several.html
@@ -46,6 +48,6 @@ cp "$here/look_at_page.html" .
 status=0
 if grep CONSOLE messages; then status=1; fi
 sed -n '/<pre id="found">/,/<\/pre>/p' dom.html | sed 's/<[^>]*>//g' | sort -u
-if ! grep -q 'looked at 10 pages, 0 problems' dom.html; then status=1; fi
+if ! grep -q 'looked at 12 pages, 0 problems' dom.html; then status=1; fi
 if ((status != 0)); then echo "the page is wrong in Chromium (above)"; fi
 exit "$status"
