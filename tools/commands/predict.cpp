@@ -27,6 +27,7 @@
 #include "tools/whatif/family.h"
 #include "tools/whatif/memory_rows.h"
 #include "tools/whatif/predicted_rows.h"
+#include "tools/whatif/trace_net.h"
 
 namespace lockstep::tools {
 namespace {
@@ -43,6 +44,7 @@ struct PredictFlags {
   std::string find;
   bool how = false;
   std::string flops, precision;
+  std::string from_trace;
   std::optional<double> step;
   std::optional<int> batch_per_gpu;
   std::string topology, json_path, trace_path, html_path;
@@ -121,6 +123,25 @@ Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
   return net;
 }
 
+// The trace's net, in the buckets that it had unless flags say otherwise.
+void read_trace(const PredictFlags& flags, PredictionTask& task) {
+  TraceNet found = net_of_trace(break_down(read_rank_trace(flags.from_trace)), task.topology.device,
+                                read_precision(flags));
+  if (!flags.params.empty()) found.net.parameters = parse_count("--params", flags.params);
+  require(found.net.parameters > 0, ErrorCode::Usage, "--from-trace",
+          "'{}' sends no gradients; say how many parameters the net has, as in --params 25.6M",
+          shown(flags.from_trace));
+  if (flags.batch_per_gpu) {
+    found.net.batch_per_gpu =
+        static_cast<std::size_t>(require_positive("--batch-per-gpu", *flags.batch_per_gpu));
+  }
+  if (found.smallest_bucket_mib > 0) {
+    task.bucket_mib = std::min(task.bucket_mib, found.smallest_bucket_mib);
+    task.first_bucket_mib = std::min(task.first_bucket_mib, task.bucket_mib);
+  }
+  task.net = std::move(found.net);
+}
+
 PredictionTask read_task(const PredictFlags& flags) {
   PredictionTask task;
   mib_to_bytes("--bucket-mib", flags.bucket_mib);  // these two throw for what is no size
@@ -138,7 +159,11 @@ PredictionTask read_task(const PredictFlags& flags) {
   task.topology = predict::find_topology(flags.topology);
   task.devices = read_devices(flags, task.topology);
   if (flags.workload.empty()) {
-    task.net = read_net(flags, task.topology.device);
+    if (flags.from_trace.empty()) {
+      task.net = read_net(flags, task.topology.device);
+    } else {
+      read_trace(flags, task);
+    }
     task.run.rows_per_epoch = kNetSamples;
     if (flags.rows) task.run.rows_per_epoch = require_positive("--rows", *flags.rows);
     task.run.dataset = fmt::format("{} samples", task.run.rows_per_epoch);
@@ -167,6 +192,7 @@ PredictionTask read_task(const PredictFlags& flags) {
 // Says where the times of kernels come from.
 std::string source_of_compute(const PredictionTask& task) {
   const predict::DeviceProfile& device = task.topology.device;
+  if (task.net && !task.net->source.empty()) return task.net->source;
   if (task.net && task.net->step_seconds) {
     return fmt::format("{} for a step on one GPU ({} samples), as given",
                        trace::format_seconds(*task.net->step_seconds), task.net->batch_per_gpu);
@@ -377,12 +403,17 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
           "is the learning rate's; a pipeline's is --pipeline-schedule");
   require(flags.family.empty() || (flags.model.empty() && flags.params.empty()), ErrorCode::Usage,
           "--family", "has its own parameters; leave out --model and --params");
-  const bool has_net = !flags.params.empty() || !flags.model.empty() || !flags.family.empty();
+  require(flags.from_trace.empty() ||
+              (flags.model.empty() && flags.family.empty() && !flags.step && flags.flops.empty()),
+          ErrorCode::Usage, "--from-trace",
+          "has its own step; leave out --model, --family, --step and --flops");
+  const bool has_net = !flags.params.empty() || !flags.model.empty() || !flags.family.empty() ||
+                       !flags.from_trace.empty();
   const int subjects =
       (flags.workload.empty() ? 0 : 1) + (has_net ? 1 : 0) + (flags.all_reduce.empty() ? 0 : 1);
   require(subjects == 1, ErrorCode::Usage, "predict",
-          "give one of --workload RUN.json, --params 25.6M (or --model NAME, or --family NAME), "
-          "--all-reduce BYTES");
+          "give one of --workload RUN.json, --params 25.6M (or --model NAME, --family NAME or "
+          "--from-trace TRACE.json), --all-reduce BYTES");
   const bool has_net_flag = flags.step || flags.batch_per_gpu || !flags.flops.empty();
   require(has_net || !flags.rows, ErrorCode::Usage, "--rows",
           "a run file knows its rows; leave it out");
@@ -428,6 +459,12 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
       ->check(one_of({"none", "attention", "full"}));
   predict.add_option("--optimizer", flags.optimizer, "whose state is in memory: sgd has momentum")
       ->check(one_of({"adam", "sgd"}));
+  predict
+      .add_option(
+          "--from-trace", flags.from_trace,
+          "instead of --workload: a rank's trace of torch.profiler; its step and buckets on "
+          "another machine")
+      ->type_name("TRACE.json");
   predict.add_option("--batch-per-gpu", flags.batch_per_gpu,
                      "with --model or --params: samples of a step on each GPU");
   predict
@@ -526,8 +563,8 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
         {"--workload", "--model", "--params", "--batch-per-gpu", "--step", "--rows", "--topology",
          "--devices", "--strategy", "--what-if", "--json"}},
        {"What to predict",
-        {"--find", "--how", "--family", "--all-reduce", "--flops", "--precision", "--recompute",
-         "--optimizer"}},
+        {"--find", "--how", "--from-trace", "--family", "--all-reduce", "--flops", "--precision",
+         "--recompute", "--optimizer"}},
        {"How the devices share the work", {"--accumulate", "--overlap", "--pipeline-schedule"}},
        {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
        {"What to write", {"--trace", "--html"}}});

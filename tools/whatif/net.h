@@ -31,6 +31,7 @@ struct Net {
   std::optional<double> step_seconds = {};        // for that batch on one GPU; empty: guessed
   Precision precision = Precision::fp32;          // of the guess, and of what is kept in memory
   std::optional<predict::NetMemory> memory = {};  // empty: its activations are unknown
+  std::string source = {};  // where step_seconds are from; empty: given by the user
 
   double gradient_bytes() const { return 4 * parameters; }
 };

@@ -198,5 +198,62 @@ TEST(ExplainTraces, RefusesFilesThatDoNotBelongTogether) {
   expect_refused({first, file("missing.json")}, {"cannot read '", "No such file"});
 }
 
+// A step of 1000 us on an H100: 600 of computation, 300 exposed, 100 idle; two buckets.
+SyntheticTrace trace_of_h100() {
+  SyntheticTrace trace(0, 8);
+  trace.step(0, 0, 1000)
+      .kernel("gemm", 0, 500)
+      .nccl_all_reduce(400, 200, 5'000'000, 8)
+      .kernel("gemm", 600, 100)
+      .nccl_all_reduce(700, 200, 10'000'000, 8);
+  return trace;
+}
+
+nlohmann::json predicted_from(const SyntheticTrace& trace, const std::string& flags) {
+  const TempFolder folder;
+  write_text(folder / "trace.json", trace.text());
+  expect_success(run_lockstep(words("predict --from-trace trace.json --json out.json " + flags),
+                              folder.path()));
+  return read_json(folder / "out.json")["rows"];
+}
+
+TEST(PredictFromTrace, TakesTheStepWithoutExposedCommunicationAndTheBuckets) {
+  const nlohmann::json rows =
+      predicted_from(trace_of_h100(), "--topology hgx-h100-8 --devices 1,8");
+  EXPECT_NEAR(rows[0]["step_seconds"].get<double>(), 700e-6, 5e-6);
+  EXPECT_GT(rows[1]["step_seconds"].get<double>(), 700e-6);
+  EXPECT_NEAR(rows[1]["comm_bytes_per_device_per_step"].get<double>(), 1.75 * 60e6, 1e4);
+}
+
+TEST(PredictFromTrace, ScalesComputationByThePeaksOfBothGpus) {
+  const nlohmann::json rows = predicted_from(trace_of_h100(), "--topology dgx-a100 --devices 1");
+  EXPECT_NEAR(rows[0]["step_seconds"].get<double>(), 100e-6 + 600e-6 * 66.9 / 19.5, 5e-6);
+}
+
+TEST(PredictFromTrace, OneGpusTraceNeedsTheNumberOfParameters) {
+  SyntheticTrace alone;
+  alone.step(0, 0, 1000).kernel("gemm", 0, 500);
+  const nlohmann::json rows =
+      predicted_from(alone, "--params 25.6M --topology hgx-h100-8 --devices 1,2");
+  EXPECT_NEAR(rows[0]["step_seconds"].get<double>(), 1e-3, 1e-6);
+  const TempFolder folder;
+  write_text(folder / "trace.json", alone.text());
+  expect_rejected(
+      run_lockstep(words("predict --from-trace trace.json --topology hgx-h100-8"), folder.path()),
+      2, {"sends no gradients", "--params 25.6M"});
+}
+
+TEST(PredictFromTrace, RefusesMessagesWithoutSizesAndASecondStep) {
+  const TempFolder folder;
+  SyntheticTrace trace(0, 2);
+  trace.step(0, 0, 1000).kernel("gemm", 0, 500).kernel("ncclDevKernel_AllReduce", 500, 10);
+  write_text(folder / "trace.json", trace.text());
+  const std::string command = "predict --from-trace trace.json --topology hgx-h100-8";
+  expect_rejected(run_lockstep(words(command), folder.path()), 1,
+                  {"record it with record_shapes=True"});
+  expect_rejected(run_lockstep(words(command + " --step 0.1"), folder.path()), 2,
+                  {"--from-trace", "has its own step"});
+}
+
 }  // namespace
 }  // namespace lockstep::testing
