@@ -1,19 +1,27 @@
 // 06: What must several devices do to train one model together?
 //
-// You will see: the loop of tutorial 03 on several devices, each a rank with a copy of the model of
-// its own; the three lines that make the copies one model; and, with --without, what becomes of it
-// if one of them is missing. Compare the files: diff 03_train_model.cpp 06_train_replicas.cpp.
-// In tutorial 10 Ddp does what is done by hand here.
+// Each device has a copy of the model, a replica, and trains it on some of the rows. The replicas
+// are one model as long as they start alike and make the same steps. So three lines come to the
+// loop of tutorial 03: broadcast the first weights, take a shard of each batch, and average the
+// gradients before each step. Forget one, and training goes on as if nothing were wrong.
 //
-// Run:  06_train_replicas [--batch 64] [--lr 0.1] [--without broadcast|shard|average]
+// You will see: the loop of 03 on several devices, each a rank with a replica of its own, which
+// ends with the weights of one device; then the average left out: test accuracy hides that, the
+// weights show it. --without leaves out any of the three lines. Compare the files: diff
+// 03_train_model.cpp 06_train_replicas.cpp. In tutorial 10 Ddp does what is done by hand here.
+//
+// Run:  06_train_replicas [--batch 64] [--lr 0.1] [--without nothing|broadcast|shard|average]
 //                         [--device auto|cpu|cuda] [--fast]
 //
 // Expected output with --fast: tutorials/expected/06.txt
 
 #include <lockstep.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tutorials/common.h"
 
@@ -23,10 +31,16 @@ using namespace lockstep;
 
 constexpr const char* kModel = "mlp:64-128-10";  // Linear(64, 128), ReLU, Linear(128, 10)
 
-int batch_size = 64;         // --batch: rows of a step
-double learning_rate = 0.1;  // --lr
+constexpr int kBatch = 64;
+constexpr double kRate = 0.1;
 
-std::string without = "nothing";  // --without
+int batch_size = kBatch;       // --batch: rows of a step
+double learning_rate = kRate;  // --lr
+
+constexpr const char* kAverageLast = "average-last";  // all lines, then step 5
+
+std::string asked_without = kAverageLast;  // --without
+std::string without = "nothing";           // the line that is left out now
 
 // With weights that are drawn from the seed.
 std::shared_ptr<nn::Module> make_model(Device device, int seed = 0) {
@@ -96,14 +110,15 @@ std::vector<double> train(comm::Communicator& ranks, const std::shared_ptr<nn::M
   return losses;
 }
 
-// Trains with one rank on each device, and returns the last rank's model. A single device is rank 0
-// of 1.
-std::shared_ptr<nn::Module> train_on(const std::vector<Device>& devices, int epochs) {
-  std::shared_ptr<nn::Module> trained;
+using Models = std::vector<std::shared_ptr<nn::Module>>;
+
+// Trains with one rank on each device, and returns the ranks' models. A single device is rank 0 of
+// 1.
+Models train_on(const std::vector<Device>& devices, int epochs) {
+  Models trained(devices.size());
   tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
-    const auto model = make_model(device, /*seed=*/rank);
-    train(ranks, model, device, epochs);
-    if (rank == ranks.world_size() - 1) trained = model;
+    trained[rank] = make_model(device, /*seed=*/rank);
+    train(ranks, trained[rank], device, epochs);
   });
   return trained;
 }
@@ -131,10 +146,67 @@ void show_gradients(const std::vector<Device>& devices) {
   }
 }
 
+double test_accuracy(nn::Module& model) {
+  return 100 * nn::accuracy(model, datasets::load_digits().test);
+}
+
+// How far each rank's weights are from one device's: the largest difference of a weight.
+double difference_from(const nn::Module& one, const Models& models) {
+  double largest = 0;
+  for (const auto& model : models) {
+    largest = std::max(largest, tutorial::max_abs_difference(*model, one));
+  }
+  return largest;
+}
+
+void print_models(const char* name, const Models& models, const nn::Module& one) {
+  for (std::size_t rank = 0; rank < models.size(); ++rank) {
+    fmt::print("{:<22} rank {} {:>12.1f} % {:>22.2g}\n", name, rank, test_accuracy(*models[rank]),
+               tutorial::max_abs_difference(*models[rank], one));
+  }
+}
+
+// Two devices without the average: what shows it?
+std::string leave_average_out(const Models& right, nn::Module& one,
+                              const std::vector<Device>& devices, int epochs) {
+  without = "average";
+  const Models wrong = train_on(devices, epochs);
+  without = "nothing";
+  fmt::print("                              test accuracy  weights differ by\n");
+  fmt::print("{:<29} {:>12.1f} %\n", "one device", test_accuracy(one));
+  print_models("with the average", right, one);
+  print_models("without the average", wrong, one);
+  fmt::print("weights differ by: the largest difference from one device's\n");
+  const double accuracy = test_accuracy(*wrong[0]);
+  if (batch_size == kBatch && learning_rate == kRate) {
+    tutorial::check("without the average rank 0's accuracy is within 3 % of one device's",
+                    std::abs(accuracy - test_accuracy(one)) < 3);
+  }
+  tutorial::check("without the average the weights are others, and not the same on both ranks",
+                  tutorial::max_abs_difference(*wrong[0], one) > 1e-2 &&
+                      tutorial::max_abs_difference(*wrong[0], *wrong[1]) > 1e-2);
+  return fmt::format(
+      " Without the average {:.1f} % of the test digits are right instead of {:.1f} %, "
+      "which hides it, but weights differ by {:.2f}.",
+      accuracy, test_accuracy(one), difference_from(one, wrong));
+}
+
+// What is wrong without one of the lines, as far as the figures say it.
+std::string describe_wrong(const Models& models, nn::Module& one) {
+  const double accuracy = test_accuracy(*models[0]);
+  return fmt::format(
+      "Without the {} weights differ from one device's by {:.2f}. Test accuracy{}: "
+      "{:.1f} % instead of {:.1f} %.",
+      without, difference_from(one, models),
+      accuracy > test_accuracy(one) - 3 ? " hides it" : " is lower, too", accuracy,
+      test_accuracy(one));
+}
+
 void run(const tutorial::Options& options) {
   require(batch_size % 4 == 0, ErrorCode::Usage, "--batch", "expected a multiple of 4, found {}",
           batch_size);
-  const int epochs = options.fast ? 2 : 5;
+  if (asked_without != kAverageLast) without = asked_without;
+  const int epochs = 5;
   const int num_rows = datasets::kNumTrainDigits;
   const int steps = epochs * ((num_rows - 1) / batch_size + 1);
 
@@ -143,14 +215,15 @@ void run(const tutorial::Options& options) {
   show_gradients(options.devices(2));
 
   tutorial::step(2, "one device trains");
-  const auto one = train_on(options.devices(1), epochs);
+  const auto one = train_on(options.devices(1), epochs)[0];
 
+  Models two, several;
   double largest = 0;
-  int number = 3;
   for (const int count : {2, 4}) {
-    tutorial::step(number++, fmt::format("{} devices train", count));
-    const auto several = train_on(options.devices(count), epochs);
-    const double difference = tutorial::max_abs_difference(*several, *one);
+    tutorial::step(count == 2 ? 3 : 4, fmt::format("{} devices train", count));
+    several = train_on(options.devices(count), epochs);
+    if (count == 2) two = several;
+    const double difference = difference_from(*one, several);
     largest = std::max(largest, difference);
     if (without == "nothing") {
       tutorial::check_close(
@@ -162,16 +235,22 @@ void run(const tutorial::Options& options) {
                       difference > 1e-2);
     }
   }
-  const std::string outcome =
-      without == "nothing"
-          ? fmt::format("Then 2 or 4 devices end with the weights of one, within {:.0e}.", largest)
-          : fmt::format("Without the {} they differ from one device's by {:.2f}.", without,
-                        largest);
+  std::string outcome;
+  if (without == "nothing") {
+    outcome =
+        fmt::format("2 or 4 devices then end with the weights of one, within {:.0e}.", largest);
+    if (asked_without == kAverageLast) {
+      tutorial::step(5, "2 devices train without the average");
+      outcome += leave_average_out(two, *one, options.devices(2), epochs);
+    }
+  } else {
+    outcome = describe_wrong(several, *one);
+  }
   tutorial::answer(
-      "They start with the same weights, train on different rows, and average the gradients before "
-      "each step: three more lines than on one device. " +
+      "Start with the same weights, train on different rows, and average the gradients before each "
+      "step. " +
           outcome,
-      {{"--without average", "Each rank trains on its own rows only: several different models."},
+      {{"--without average", "Four devices: does accuracy hide it there?"},
        {"--without broadcast",
         "Gradients of different models are averaged, which fits none of them."},
        {"--without shard", "All ranks take the rows of rank 0: three quarters are never seen."}});
@@ -184,8 +263,9 @@ int main(int argc, char** argv) {
   const auto add_flags = [](Flags& flags, Options&) {
     flags.add_number("--batch", batch_size, 4, 1500, "rows per step over all ranks, 4, 8, 12, ...");
     flags.add_number("--lr", learning_rate, 1e-4, 0.5, "learning rate");
-    flags.add_choice("--without", without, {"nothing", "broadcast", "shard", "average"},
-                     "a line to leave out");
+    flags.add_choice(
+        "--without", asked_without, {kAverageLast, "nothing", "broadcast", "shard", "average"},
+        "a line to leave out; average-last: all lines, then again without the average");
   };
   return run_main(argc, argv, "What must several devices do to train one model together?", run,
                   {.num_devices = 4, .add_flags = add_flags});

@@ -13,6 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 examine() {
   local arguments=() said
   case "$2" in
+    */06_*) arguments=(--device cpu --without nothing) ;;  # by default it makes a mistake at the end
     */[0-9][0-9]_*) arguments=(--fast --device cpu) ;;
   esac
   said=$(LOCKSTEP_MUTANT=$1 "$lockstep" doctor --timeout 60 -- "$2" "${arguments[@]}" 2> /dev/null)
