@@ -55,9 +55,13 @@ std::string limits(const TraceRun& run) {
         run.ranks.size() == 1 ? "waiting for other ranks counts as communication"
                               : "ranks may have waited longer than is said here");
   }
-  if (run.ranks.size() > 1 && run.num_matched == 0) {
-    text += fmt::format("{}The ranks' collectives differ, so nothing is said about waiting.",
-                        text.empty() ? "" : " ");
+  std::size_t most_calls = 0;
+  for (const RankBreakdown& rank : run.ranks) most_calls = std::max(most_calls, rank.calls.size());
+  if (run.ranks.size() > 1 && 10 * run.num_matched < 9 * most_calls) {
+    text += fmt::format(
+        "{}Only {} of {} collectives are found in all files, so waiting in the "
+        "others counts as communication.",
+        text.empty() ? "" : " ", run.num_matched, most_calls);
   }
   if (!run.clock_offsets.empty()) {
     const auto [least, most] = std::ranges::minmax(run.clock_offsets);
@@ -144,7 +148,9 @@ std::string collectives_table(const std::vector<CollectiveGroup>& groups, const 
         group.calls, format_seconds(group.seconds),
         group.wait_seconds > 0 ? format_seconds(group.wait_seconds) : "-",
         percent(group.hidden_seconds, group.seconds),
-        rate > 0 ? fmt::format("{:.3g}", rate / 1e9) : "?");
+        rate <= 0    ? "?"
+        : rate < 1e6 ? "<0.001"
+                     : fmt::format("{:.3g}", rate / 1e9));
     if (const double link = link_seconds(group, links); link > 0) {
       line += fmt::format("{:>4.0f} %", percent(link, group.transfer_seconds()));
     } else if (!links.name.empty()) {

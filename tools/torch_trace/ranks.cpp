@@ -20,7 +20,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The n-th call of a kind and size in a step meets the others' n-th, if all ranks made as many.
+// The n-th call of a kind and size in a step meets the other ranks' n-th, if all ranks made as
+// many.
 std::vector<std::pair<std::size_t, Meeting>> meetings_of(TraceRun& run) {
   using Key = std::tuple<std::size_t, std::string, double>;
   std::map<Key, std::vector<Meeting>> calls;  // by rank, then in order
@@ -29,8 +30,10 @@ std::vector<std::pair<std::size_t, Meeting>> meetings_of(TraceRun& run) {
     for (CollectiveCall& call : rank.calls) {
       if (call.collective.num_ranks != run.world_size) continue;
       const std::size_t number = rank.trace.steps[call.step].number;
+      // Ranks may send different parts in an all-to-all.
+      const bool has_one_size = call.collective.kind != "all_to_all";
       std::vector<Meeting>& of_ranks =
-          calls[{number, call.collective.kind, call.collective.num_bytes}];
+          calls[{number, call.collective.kind, has_one_size ? call.collective.num_bytes : 0}];
       of_ranks.resize(run.ranks.size());
       of_ranks[r].push_back(&call);
     }

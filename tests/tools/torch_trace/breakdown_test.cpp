@@ -111,6 +111,24 @@ TEST(Ranks, ClocksThatDifferAreSetByTheEndsOfCollectives) {
   EXPECT_EQ(run.slowest->rank, 1u);
 }
 
+TEST(Ranks, AnAllToAllOfUnequalPartsIsOneCollective) {
+  std::vector<RankBreakdown> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    SyntheticTrace trace(rank, 2);
+    trace.step(0, 0, 1000)
+        .kernel("gemm", 0, 100)
+        .kernel("ncclDevKernel_SendRecv", rank == 0 ? 200 : 500, rank == 0 ? 500 : 200,
+                {{"Collective name", "all_to_all"},
+                 {"In msg nelems", 1000 + rank},
+                 {"Group size", 2},
+                 {"dtype", "Float"}});
+    ranks.push_back(break_down(trace.read()));
+  }
+  const TraceRun run = join_ranks(std::move(ranks));
+  EXPECT_EQ(run.num_matched, 1u);
+  EXPECT_EQ(microseconds(run.ranks[0].steps[0].waiting), 300);
+}
+
 TEST(Ranks, BandwidthLeavesOutTheWaiting) {
   const std::vector<CollectiveGroup> groups = collective_groups(run_with_slow_rank(0));
   ASSERT_EQ(groups.size(), 1u);
