@@ -196,6 +196,17 @@ TEST(ExplainTraces, RefusesFilesThatDoNotBelongTogether) {
   expect_refused({first, file("other_steps.json")}, {"have no step in common"});
   expect_refused({first, file("no_rank.json")}, {"no_rank.json' doesn't say its rank"});
   expect_refused({first, file("missing.json")}, {"cannot read '", "No such file"});
+  write_text(folder / "run.json", "{}");
+  expect_refused({file("run.json"), first}, {"takes one run file, or traces"}, 2);
+  expect_refused({first, file("run.json")}, {"run.json' is no trace"});
+  expect_refused({file("run.json"), "--topology", "dgx-a100"}, {"--topology belong to traces"}, 2);
+  write_text(folder / "eight.json", SyntheticTrace(0, 8)
+                                        .step(0, 0, 1000)
+                                        .kernel("gemm", 0, 400)
+                                        .nccl_all_reduce(400, 500, 1000, 8)
+                                        .text());
+  expect_refused({file("eight.json"), "--topology", "t4-cloud-4"},
+                 {"'t4-cloud-4' has 4 devices, and collectives here have 8 ranks"}, 2);
 }
 
 // A step of 1000 us on an H100: 600 of computation, 300 exposed, 100 idle; two buckets.
