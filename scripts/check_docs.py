@@ -23,8 +23,9 @@ A comment just before a block says what cannot be run as it stands:
 
 scripts/tutorial.sh is run with --fast, since the tests of the course run the programs at their default sizes.
 
-In `code` between the blocks, subcommands and flags of lockstep, and files of the project, must be there. A command may
-only exit with 0, so a line that shows an error ends in `; echo "exit code $?"`. Exits 1 if one failed, or printed
+In `code` between the blocks, subcommands and flags of lockstep, programs of the course, and files of the project, must be
+there. A chapter of the book names its own number behind scripts/tutorial.sh, and what it suggests as `NN_NAME FLAG` is run
+with --fast. A command may only exit with 0, so a line that shows an error ends in `; echo "exit code $?"`. Exits 1 if one failed, or printed
 something else."""
 
 import argparse
@@ -187,29 +188,56 @@ def run_commands(commands, build, folder):
 
 
 def code_spans(text):
+    """(line, span) of each."""
     is_block = False
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
             is_block = not is_block
         elif not is_block:
-            yield from re.findall(r"(?<!`)`([^`]+)`(?!`)", line)
+            yield from ((number, span) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", line))
+
+
+def suggested_commands(page, text):
+    """What a chapter suggests to run between its blocks."""
+    if "docs/book/" not in str(page):
+        return []
+    commands = [Command(line, span, f"{span} --fast") for line, span in code_spans(text) if re.match(r"\d\d_\w+ --", span)]
+    if commands:
+        commands[0].begins_block = True
+    return commands
 
 
 def help_of(program, words):
     return subprocess.run([program, *words, "--help"], stdout=subprocess.PIPE, text=True).stdout
 
 
-def find_problem(span, program):
-    """The subcommand, flag or file that a span names and that is not there; else nothing."""
+def problem_of_lockstep(words, program):
+    if not re.search(rf"^  {words[1]} ", help_of(program, []), re.MULTILINE):
+        return f"lockstep has no subcommand {words[1]}"
+    path = words[1:3] if words[1] == "bench" else words[1:2]
+    flags = [word for word in words if re.fullmatch(r"--[a-z][a-z-]*", word) and word != "--help"]
+    known = help_of(program, path) if flags else ""
+    unknown = [flag for flag in flags if not re.search(rf"(?<![\w-]){flag}(?![\w-])", known)]
+    return f"lockstep {' '.join(path)} has no flag {unknown[0]}" if unknown else ""
+
+
+def problem_of_number(page, words):
+    """A chapter has its program's number, and runs this one."""
+    own = [path.name[:2] for path in ROOT.glob("tutorials/[0-9][0-9]_*.cpp") if path.stem[3:] == Path(page).stem]
+    is_chapter = own and "docs/book/" in str(page)
+    return f"scripts/tutorial.sh {words[1]} runs another chapter's program" if is_chapter and words[1] != own[0] else ""
+
+
+def find_problem(page, span, program):
+    """The subcommand, flag, program or file that a span names and that is not there; else nothing."""
     words = span.split(" -- ")[0].split()
     if words[0] == "lockstep" and len(words) > 1 and re.fullmatch(r"[a-z-]+", words[1]) and words[1][0] != "-":
-        if not re.search(rf"^  {words[1]} ", help_of(program, []), re.MULTILINE):
-            return f"lockstep has no subcommand {words[1]}"
-        path = words[1:3] if words[1] == "bench" else words[1:2]
-        flags = [word for word in words if re.fullmatch(r"--[a-z][a-z-]*", word) and word != "--help"]
-        known = help_of(program, path) if flags else ""
-        unknown = [flag for flag in flags if not re.search(rf"(?<![\w-]){flag}(?![\w-])", known)]
-        return f"lockstep {' '.join(path)} has no flag {unknown[0]}" if unknown else ""
+        return problem_of_lockstep(words, program)
+    if words[0] == "scripts/tutorial.sh" and len(words) > 1 and words[1].isdigit():
+        return problem_of_number(page, words)
+    if re.fullmatch(r"\d\d_[a-z_]+", words[0]):
+        places = [ROOT / "tutorials" / f"{words[0]}.cpp", ROOT / "tutorials" / "labs" / words[0]]
+        return "" if any(place.exists() for place in places) else f"there is no program {words[0]}"
     path = words[0].rstrip(".,:/")
     if not path.startswith(FOLDERS) or re.search(r"[<>{}$]|NN|NAME|\.\.\.", path) or any(ROOT.glob(path)):
         return ""
@@ -219,10 +247,11 @@ def find_problem(span, program):
 def check_page(page, build):
     """Prints a line for each command; returns how many failed."""
     text = (ROOT / page).read_text()
-    problems = [found for span in code_spans(text) if (found := find_problem(span, build / "bin" / "lockstep"))]
-    for problem in problems:
-        print(f"{page}: {problem}")
-    commands = read_commands(text)
+    program = build / "bin" / "lockstep"
+    problems = [(line, found) for line, span in code_spans(text) if (found := find_problem(page, span, program))]
+    for line, problem in problems:
+        print(f"{page}:{line:<4} {problem}")
+    commands = read_commands(text) + suggested_commands(page, text)
     for command in commands:
         if not command.text:
             print(f"{page}:{command.line:<4} not run  {command.shown[:80]} ({command.reason})")
