@@ -52,6 +52,11 @@ class Order(unittest.TestCase):
             number, name = int(program.stem[:2]), program.stem[3:]
             self.assertEqual(self.chapters[number:number + 1], [name], f"mkdocs.yml has chapter {number} otherwise")
 
+    def test_every_page_has_a_place(self):
+        places = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]))
+        pages = [path for folder in ("docs", "docs/book") for path in (ROOT / folder).glob("*.md")]
+        self.assertEqual(places, {str(path.relative_to(ROOT / "docs")) for path in pages})
+
     def test_the_introduction_lists_the_chapters(self):
         rows = re.findall(r"^\|[^|]*\| (\d\d) \[.*\]\((\w+)\.md\)", (ROOT / "docs" / "book" / "introduction.md").read_text(), re.M)
         self.assertEqual(rows, [(f"{number:02}", name) for number, name in enumerate(self.chapters)])
