@@ -1,5 +1,9 @@
 // 01: What is a device, and what does it mean that a tensor is on one?
 //
+// A device is a place to compute with memory of its own. A tensor lies in the memory of one device,
+// and an operation wants all its tensors in the same, because none can reach into another's. So
+// what several devices do together begins with copies that you ask for, and each costs time.
+//
 // You will see: how devices are named and which exist here; that each has memory of its own; that
 // values get from one to another only by a copy you ask for; that an operation on tensors of two
 // devices is an error; that rows of a batch are a view, not a copy; and what peak memory means.

@@ -1,5 +1,10 @@
 // 02: What does backward() compute, and how do you know that it is right?
 //
+// Training needs to know how the loss changes with each weight: its gradient. backward() finds all
+// of them by the chain rule, going through the computation from its end to its beginning. A wrong
+// gradient trains, too, only worse, so you should be able to check one: a small change of the
+// weight must change the loss by as much as its gradient says.
+//
 // You will see: the gradient of mse(relu(x W^T + b), target) computed by plain loops from the chain
 // rule, by the engine's backward(), and by differences of the loss, which need no calculus; the
 // graph that backward() walks; and that gradients add up until they are cleared (so gradients of

@@ -1,5 +1,9 @@
 // 03: What does it take to train a model on one device?
 //
+// Four calls make a training step: compute the loss, compute its gradients, change each weight a
+// little against its gradient, and forget the gradients. Everything that several devices do later
+// must give what this loop gives, so it is the measure for all of them.
+//
 // You will see: 1,500 handwritten digits (8x8 pixels) and a network of two layers; the loop of
 // forward, loss, backward and optimizer step; loss and test accuracy after every epoch; the
 // weights by name (PyTorch's state_dict), saved to a file and loaded into another model, which

@@ -1,5 +1,9 @@
 // 04: What does DataParallel do between one batch and one output?
 //
+// One batch, several devices, one output: the rows must go to the devices, and so must the model,
+// since each device can compute only with what is in its own memory. The outputs must come back.
+// These are DataParallel's four stages, and backward is each of them in reverse.
+//
 // You will see: its four stages, one at a time: scatter cuts 30 rows into 10/10/10, replicate puts
 // a copy of the model on every device, parallel_apply runs all copies at the same time, gather puts
 // the outputs together. Then backward, the same way in reverse, which sums the copies' gradients;

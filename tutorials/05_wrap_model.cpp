@@ -1,5 +1,9 @@
 // 05: What does the DataParallel wrapper do for you, and what does it cost?
 //
+// One line wraps a model, and it trains on all devices. The line hides that one device does more
+// than the others: it sends out rows and weights, collects outputs and gradients, and takes the
+// optimizer's step alone, while the rest wait.
+//
 // You will see: a model wrapped in one line; the devices chosen with {0, 3}; the functional form;
 // the two errors that every user of DataParallel meets, word for word, and the ways out; and what
 // device 0 has to do more than the others: bytes and memory as counted here, and how busy four GPUs

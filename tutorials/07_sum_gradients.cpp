@@ -1,5 +1,9 @@
 // 07: How do ranks add up their gradients, and what does the simplest way cost?
 //
+// To average gradients, somebody must add them up. The simplest way is that all send theirs to rank
+// 0, which adds and sends the sum back. It is right, and slow, because all these bytes go through
+// the one link of rank 0, twice, and there are more of them the more ranks there are.
+//
 // You will see: the naive all-reduce (every rank sends to rank 0, which adds and sends the sum
 // back) as a plan, printed; on numbers small enough to follow; by hand with send and recv on the
 // gradients of the digits model; and as the library's all_reduce (PyTorch: dist.all_reduce). Rank 0

@@ -1,5 +1,10 @@
 // 08: How does the ring all-reduce add up gradients without making all ranks wait for one?
 //
+// If every rank has the same work, no link carries more than the others. So cut the gradients into
+// as many chunks as there are ranks, and let each rank send one chunk to its neighbour in each
+// step. After a round every rank has the whole sum of one chunk, after another all have all. Each
+// sends less than twice its gradients, however many ranks there are.
+//
 // You will see: the ring by hand with send and recv, in 20 lines that you can copy; the same as a
 // plan (a list of who sends which chunk to whom), with the numbers that every rank holds after each
 // step; and both beside the naive all-reduce of tutorial 07, over a link of a stated latency and

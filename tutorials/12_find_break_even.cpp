@@ -1,5 +1,9 @@
 // 12: Why can two devices train more slowly than one?
 //
+// A second device halves the rows that each has to compute, but not the time: a kernel takes some
+// microseconds to start, however few its rows are, and the gradients have to travel in each step,
+// as many bytes as before. With too few rows the second device costs more than it saves.
+//
 // You will see: what you expect, if you say so; what a step of one device and of two consists of on
 // a machine that is not here, predicted for small and for large batches; from which batch on the
 // second device pays; and the same steps in slow motion: devices of the CPU take the places of that

@@ -1,5 +1,9 @@
 // 14: How do you start the ranks of one training by hand, and how do they find each other?
 //
+// Two processes of one training know nothing of each other. Each must be told which rank it is, how
+// many there are, and where to meet. That is all that the variables RANK, WORLD_SIZE and
+// MASTER_ADDR say; LOCAL_RANK says which device of its machine it takes.
+//
 // You will see: what RANK, LOCAL_RANK and WORLD_SIZE are on one machine and on two; and processes
 // that are started as from terminals, each with its own variables, meet, and add up a number each.
 // PyTorch reads the same variables in init_process_group("env://").

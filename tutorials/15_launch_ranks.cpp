@@ -1,5 +1,9 @@
 // 15: What does a launcher do for you that four terminals do not?
 //
+// Started by hand, a rank that fails leaves the others waiting, in other terminals, with other
+// messages. A launcher starts all ranks, gives them their variables, and watches them: when one
+// fails, it says which was first and why, and ends the rest.
+//
 // You will see: the four things that `lockstep run` does (and PyTorch's torchrun), each shown live
 // by running this program as four ranks: it sets the variables of every rank, puts the rank before
 // each line, names the first failure and its cause, and leaves no process behind.

@@ -1,5 +1,9 @@
 // 16: What does a DDP program look like if its ranks are processes and it runs on any hardware?
 //
+// On one machine ranks can be threads; on several they must be processes, and it is better if the
+// program need not know. It asks its environment for its rank, takes its rows, and trains: alone,
+// it is rank 0 of 1.
+//
 // You will see: who gets which rows; one gradient on each rank, and their average; the loss, logged
 // by rank 0 alone; that the weights are those of one device. The program does not ask how many
 // ranks there are or who started it: alone it is rank 0 of 1. With GPUs rank r takes cuda:r; where

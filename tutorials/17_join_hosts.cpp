@@ -1,5 +1,9 @@
 // 17: What changes when the ranks are on several hosts?
 //
+// Between two hosts a message takes longer than between two devices of one host, and all devices of
+// a host share the way out. So an all-reduce should cross it as seldom as possible: first add up
+// inside each host, then between the hosts, then spread the sum inside again.
+//
 // You will see: the command of each machine; the all-reduce for several hosts, printed; how many
 // bytes cross between hosts, how many stay inside, and how many crossings wait for each other,
 // beside the ring that knows nothing of hosts.

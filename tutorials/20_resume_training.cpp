@@ -1,5 +1,9 @@
 // 20: What must a file hold so that a killed run still ends with the same weights?
 //
+// A training that was killed goes on from what was saved. Weights alone are not enough: the
+// optimizer's momentum, the place in the data, and the state of the random numbers decide the next
+// step, too. And the file must be whole, even if the kill came while it was written.
+//
 // You will see: the weights of a wrapped model, whose names begin with "module.", and the two ways
 // to load them into a bare one. A training that goes on from weights alone, from weights and
 // momentum, and from all that decides the next step. How a file is written so that a kill leaves

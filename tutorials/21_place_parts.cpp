@@ -1,5 +1,9 @@
 // 21: What does it cost to place the parts of one model on three devices by hand?
 //
+// A model that is too large for one device can be cut into parts, each on a device of its own. Then
+// an output has to be copied to the next part's device, and a part can only begin when the one
+// before it is done: the devices take turns, and are no faster than one.
+//
 // You will see: a model in three parts, each moved to a device of its own; the error that you get
 // if you forget to copy an output to the next device; the copy, and how gradients return through
 // it; weights with the same bits as one device's; then a step simulated on three GPUs that are not

@@ -226,7 +226,9 @@ double compare_cuts(const std::vector<Device>& devices, int num_steps) {
   }
   tutorial::say(fmt::format(
       "parameters: rank 0's, which has the second layers' whole biases besides its parts; differs "
-      "by: the largest difference of a weight from one device's. DDP's all-reduce of all gradients "
+      "by: the largest difference of a weight from one device's, not 0, since sums over hidden "
+      "units "
+      "are now sums of the ranks' sums, which round differently. DDP's all-reduce of all gradients "
       "would send {:.0f} KiB among 2 ranks, whatever the batch.",
       4.0 * one.num_held / 1024));
   tutorial::check_close("every cut gives one device's weights", worst,

@@ -1,20 +1,24 @@
 // 24: How can several devices train a model that fits on none of them?
 //
 // Under DDP every rank keeps the parameters, their gradients and the optimizer's state: all of it,
-// as often as there are ranks. ZeRO cuts them up, in three depths; the third is PyTorch's FSDP.
+// as often as there are ranks. So a model that does not fit on one device does not fit on eight
+// either. ZeRO cuts up what is kept, in three depths; the third is PyTorch's FSDP.
 //
 // You will see: which part of each layer a rank owns; the bytes that each of four ranks keeps with
 // DDP and at each depth, measured by the memory pool of its device, beside the formula, and what a
-// step sends; the same weights each time; and where a parameter is between two steps: nowhere.
+// step sends; the same weights each time, to the bit; then devices with half the memory that DDP
+// needs: DDP runs out of it, ZeRO trains; and where a parameter is between two steps: nowhere.
 //
 // Run:  24_shard_state [--ranks 4] [--layers 8] [--device auto|cpu|cuda] [--fast]
 //
 // Expected output with --fast: tutorials/expected/24.txt
 
+#include <fmt/ranges.h>
 #include <lockstep.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +34,7 @@ using parallel::ShardDepth;
 using parallel::Sharded;
 
 constexpr int kRows = 8;  // each rank's
+constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
 int num_ranks = 0;
 int num_layers = 8;  // --layers
@@ -106,11 +111,14 @@ Trained train(const Depth& depth, int num_steps, comm::Communicator& ranks, Devi
   trained.sent = static_cast<double>(trace::collective_bytes_of(ranks.rank()) - sent);
   trained.kept = static_cast<double>(memory.statistics().current_bytes - before);
   trained.largest = static_cast<double>(memory.statistics().peak_bytes - before);
+  memory.set_limit(kNoLimit);  // of training: rank 0 now collects the whole model
   if (depth.shard) {
     trained.weights = std::static_pointer_cast<Sharded>(wrapped)->state_dict();
   } else {
     trained.weights = nn::state_dict(*model);
   }
+  // Off the devices whose memory is measured.
+  for (auto& [name, tensor] : trained.weights) tensor = tensor.to({DeviceType::cpu, 63});
   return trained;
 }
 
@@ -160,6 +168,10 @@ double compare_depths(const std::vector<Device>& devices, int num_steps) {
         depth.name, last.kept / 1024, formula(depth) / 1024, 100 * last.kept / all[0].kept,
         last.largest / 1024, last.sent / 1024, last.sent / all[0].sent, drift);
   }
+  tutorial::say(
+      "differs by: the largest difference of a weight from DDP's. That it is 0, and not rounding, "
+      "is the news: each gradient is the sum of the same ranks' numbers in the same order, and an "
+      "update is the same formula, computed on one rank instead of on all.");
   tutorial::check_close("every depth gives the weights of DDP", worst,
                         tutorial::weight_tolerance(num_steps));
   // The pool's blocks are up to an eighth larger than what is asked for.
@@ -169,6 +181,69 @@ double compare_depths(const std::vector<Device>& devices, int num_steps) {
                   std::abs(ratio(1) - 1) < 0.02 && std::abs(ratio(2) - 1) < 0.02 &&
                       std::abs(ratio(3) - 1.5) < 0.02);
   return all[3].kept / all[0].kept;
+}
+
+// --- devices that are too small
+
+// Trains with this much free memory on each device. Returns what happened: the weights of rank 0,
+// or the error of the rank that ran out of memory first.
+struct Attempt {
+  nn::StateDict weights;
+  double largest = 0;
+  std::string error;  // empty: it trained
+};
+
+Attempt train_within(double num_bytes, const Depth& depth, const std::vector<Device>& devices,
+                     int num_steps) {
+  Attempt attempt;
+  const auto limit = [&](std::size_t more) {
+    for (const Device device : devices) {
+      runtime::MemoryPool& memory = runtime::logical_device(device).memory();
+      memory.set_limit(more == kNoLimit ? kNoLimit : memory.statistics().current_bytes + more);
+    }
+  };
+  limit(static_cast<std::size_t>(num_bytes));
+  try {
+    tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
+      Trained mine = train(depth, num_steps, ranks, device);
+      if (rank == 0) attempt.weights = std::move(mine.weights), attempt.largest = mine.largest;
+    });
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Device) throw;
+    attempt.error = error.what();
+    attempt.error.erase(0, attempt.error.find("asked for"));  // before it: which rank was first
+    attempt.error.erase(attempt.error.find(" (peak"));
+  }
+  limit(kNoLimit);
+  return attempt;
+}
+
+// Half of what DDP keeps, so 2 P. Returns the depths that fit.
+std::vector<std::string> train_on_small_devices(const std::vector<Device>& devices, int num_steps) {
+  const double capacity = 2 * parameter_bytes();
+  fmt::print("each device has {:.0f} KiB; DDP keeps {:.0f}\n", capacity / 1024,
+             formula(kDepths[0]) / 1024);
+  const Attempt unlimited = train_within(1e15, kDepths[0], devices, num_steps);
+  std::vector<std::string> fitting;
+  double worst = 0;
+  for (const Depth& depth : kDepths) {
+    const Attempt attempt = train_within(capacity, depth, devices, num_steps);
+    if (!attempt.error.empty()) {
+      tutorial::say(fmt::format("{:<10} out of memory: {}", depth.name, attempt.error), 11);
+      continue;
+    }
+    fmt::print("{:<10} trains within {:.0f} KiB\n", depth.name, attempt.largest / 1024);
+    fitting.push_back(depth.name);
+    worst = std::max(worst, difference(attempt.weights, unlimited.weights));
+  }
+  tutorial::check("DDP does not fit", fitting.empty() || fitting[0] != kDepths[0].name);
+  if (num_ranks >= 4) {
+    tutorial::check("with its parameters cut the model does",
+                    !fitting.empty() && fitting.back() == kDepths.back().name);
+  }
+  tutorial::check_close("what trains has the weights of DDP with enough memory", worst,
+                        tutorial::weight_tolerance(num_steps));
+  return fitting;
 }
 
 // At the third depth a layer's parameters have memory while the layer runs.
@@ -201,15 +276,20 @@ void run(const tutorial::Options& options) {
   tutorial::step(2, fmt::format("{} steps of AdamW, with DDP and at each depth", num_steps));
   const double share = compare_depths(devices, num_steps);
 
-  tutorial::step(3, "read a parameter between two steps");
+  tutorial::step(3, "the same on devices with half the memory");
+  const std::vector<std::string> fitting = train_on_small_devices(devices, num_steps);
+
+  tutorial::step(4, "read a parameter between two steps");
   look_between_steps(devices);
 
   tutorial::answer(
-      fmt::format("Each of {} ranks keeps {:.0f} % of what DDP keeps, and gathers a layer's "
-                  "parameters only while that layer runs. DDP's all-reduce is a reduce-scatter and "
-                  "an all-gather: a step on a rank's own part fits in between at no cost, and "
-                  "the third depth pays one more all-gather.",
-                  num_ranks, 100 * share),
+      fmt::format(
+          "Each of {} ranks keeps {:.0f} % of what DDP keeps. With half of DDP's memory DDP fails, "
+          "and {}. A step on a rank's own part costs nothing in the middle of DDP's all-reduce; "
+          "cut parameters, gathered layer by layer, cost another all-gather.",
+          num_ranks, 100 * share,
+          fitting.empty() ? "so does ZeRO"
+                          : fmt::format("ZeRO trains (cut: {})", fmt::join(fitting, ", "))),
       {{"--ranks 8", "Each rank keeps an eighth."},
        {"--layers 32", "The layer at work (\"at most\") is a smaller part of the model."}});
 }

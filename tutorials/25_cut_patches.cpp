@@ -1,5 +1,10 @@
 // 25: What is a convolution made of?
 //
+// A convolution looks at a small window of the image, multiplies it by a kernel's weights, and
+// moves on. Write each window as a row of a matrix, and all of it is one matrix product, which is
+// what hardware does fastest. The price is memory, because windows overlap and a pixel is written
+// several times.
+//
 // You will see: an image cut into patches, one per row of a matrix; a convolution as the product of
 // that matrix and the kernel's weights, number by number; the same for a batch of digits and many
 // kernels, against conv2d(), which is PyTorch's, too; which pixels get how many gradients; and what

@@ -1,11 +1,17 @@
 // 28: What does batch norm do when the batch is on several devices?
 //
-// You will see: a batch norm of six numbers on one device, then three on each of two: other means,
-// other results. Then a small ResNet trained on digits in four ways: on one device, by DataParallel
-// and by DDP, whose batch norms take the rows of their own device (PyTorch's default), and by DDP
-// with synchronised statistics (PyTorch's SyncBatchNorm), which ends as one device does. Batch norm
-// amplifies rounding, so that even two equal runs drift apart if one starts one bit off: that run
-// is the measure here, as in `lockstep compare`.
+// Batch norm subtracts the mean of the batch and divides by its deviation, so what a row becomes
+// depends on the rows beside it. On several devices each sees its own rows only: other means, other
+// results, another training than on one device. It also keeps running statistics of all batches,
+// for later, when there is no batch; each replica's follow its own rows.
+//
+// You will see: a batch norm of six numbers on one device, then three on each of two. Then a small
+// ResNet trained on digits in four ways: on one device, by DataParallel and by DDP, whose batch
+// norms take the rows of their own device (PyTorch's default), and by DDP with synchronised
+// statistics (PyTorch's SyncBatchNorm), which ends as one device does. Batch norm amplifies
+// rounding, so that even two equal runs drift apart if one starts one bit off: that run is the
+// measure here, as in `lockstep compare`. Last, what running statistics are for, and which
+// replica's are saved.
 //
 // Run:  28_share_statistics [--devices 4] [--batch 64] [--device auto|cpu|cuda] [--fast]
 //
@@ -167,6 +173,98 @@ double compare(std::string_view name, const Trained& run, const Trained& one) {
   return weights;
 }
 
+// --- running statistics
+
+constexpr int kNormBatches = 50;  // after which the running statistics have settled
+
+// The numbers after their batch norm, each in five columns.
+std::string normalised(nn::Module& norm, const std::vector<float>& numbers, Device device) {
+  std::string text;
+  const Tensor y = norm(Tensor::from(numbers, {numbers.size(), 1}, device)).value();
+  for (const float value : y.to_vector<float>()) text += fmt::format(" {:5.2f}", value);
+  return text;
+}
+
+// Shows the batch norm kNormBatches batches, always the same.
+void pass_batches(nn::Module& norm, const Tensor& x) {
+  for (int i = 0; i < kNormBatches; ++i) sum(norm(x)).backward();
+}
+
+void evaluate_alone(Device device) {
+  nn::BatchNorm1d norm(1, {.device = device});
+  pass_batches(norm, Tensor::from(std::vector<float>{0, 1, 2, 3, 4, 5}, {6, 1}, device));
+  fmt::print("after {} batches of 0 1 2 3 4 5: running mean {:.1f}, variance {:.1f}\n",
+             kNormBatches, norm.buffers()[0][0], norm.buffers()[1][0]);
+  fmt::print("evaluated       by the batch's statistics   by the running ones\n");
+  nn::BatchNorm1d copy(1, {.device = device});
+  nn::load_state_dict(copy, nn::state_dict(norm));
+  norm.eval();
+  const std::string alone = normalised(norm, {5}, device);
+  fmt::print("5, beside 4     {:>25} {:>21}\n", normalised(copy, {4, 5}, device),
+             normalised(norm, {4, 5}, device));
+  fmt::print("5, beside 9     {:>25} {:>21}\n", normalised(copy, {5, 9}, device),
+             normalised(norm, {5, 9}, device));
+  fmt::print("5, alone        {:>25} {:>21}\n", "an error", alone);
+  const std::string error = tutorial::show_error([&] { normalised(copy, {5}, device); });
+  tutorial::check("alone or beside others, the running statistics make the same of 5",
+                  normalised(norm, {4, 5}, device).ends_with(alone) &&
+                      normalised(norm, {5, 9}, device).starts_with(alone) && !error.empty());
+}
+
+// What two ranks' batch norms know in the end, and make of 5.
+struct Running {
+  double mean[2];
+  std::string five[2];
+};
+
+Running pass_on_two(const std::vector<Device>& devices, BatchNormRows rows,
+                    parallel::DdpOptions::Buffers buffers) {
+  Running running;
+  tutorial::on_ranks({devices[0], devices[1]}, [&](comm::Communicator& ranks, int rank,
+                                                   Device device) {
+    const auto norm = std::make_shared<nn::BatchNorm1d>(1, nn::BatchNormOptions{.device = device});
+    if (rows == BatchNormRows::all) parallel::sync_batch_norm(*norm, ranks);
+    parallel::DdpOptions options;
+    options.buffers = buffers;
+    parallel::Ddp ddp(norm, ranks, options);
+    const float first = 3.0f * static_cast<float>(rank);
+    pass_batches(ddp,
+                 Tensor::from(std::vector<float>{first, first + 1, first + 2}, {3, 1}, device));
+    norm->eval();
+    running.mean[rank] = norm->buffers()[0][0];
+    running.five[rank] = normalised(*norm, {5}, device);
+  });
+  return running;
+}
+
+void show_running(const std::vector<Device>& devices) {
+  using Buffers = parallel::DdpOptions::Buffers;
+  tutorial::step(3, "running statistics: for a row without a batch");
+  evaluate_alone(devices[0]);
+
+  tutorial::step(4, "whose running statistics are saved?");
+  const Running own = pass_on_two(devices, BatchNormRows::own, Buffers::keep);
+  const Running from_0 = pass_on_two(devices, BatchNormRows::own, Buffers::broadcast);
+  const Running all = pass_on_two(devices, BatchNormRows::all, Buffers::broadcast);
+  fmt::print(
+      "rank 0 sees 0 1 2, rank 1 3 4 5     running mean on rank     5 becomes on rank\n"
+      "                                          0        1           0        1\n");
+  const auto print = [](const char* name, const Running& running) {
+    fmt::print("{:<34} {:>8.2f} {:>8.2f} {:>11} {:>8}\n", name, running.mean[0], running.mean[1],
+               running.five[0], running.five[1]);
+  };
+  print("own rows, kept by each rank", own);
+  print("own rows, rank 0's for all (Ddp)", from_0);
+  print("shared", all);
+  tutorial::say(
+      "Ddp sends rank 0's to all before each forward pass, so rank 1 is one batch away from them. "
+      "A "
+      "checkpoint holds rank 0's: those of 0 1 2 alone, unless statistics are shared.");
+  tutorial::check(
+      "with own rows the ranks evaluate differently, with shared ones alike",
+      own.five[0] != own.five[1] && from_0.five[0] == own.five[0] && all.five[0] == all.five[1]);
+}
+
 void run(const tutorial::Options& options) {
   const std::vector<Device> devices = options.devices(num_devices);
   require(batch_size % num_devices == 0, ErrorCode::Usage, "--batch",
@@ -196,8 +294,11 @@ void run(const tutorial::Options& options) {
   }
   tutorial::check("with shared statistics they differ by less than 100 times that",
                   all < 100 * rounding);
-  const std::string shared =
-      fmt::format("With shared statistics only rounding is left: {:.1g}.", all);
+  show_running(options.devices(2));
+  const std::string shared = fmt::format(
+      "With shared statistics only rounding is left: {:.1g}. What is saved are rank 0's running "
+      "statistics.",
+      all);
   tutorial::answer(
       num_devices == 1
           ? "One device has all rows, so there is nothing to share. " + shared

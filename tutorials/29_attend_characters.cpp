@@ -1,5 +1,10 @@
 // 29: What does attention compute, and must it store a score for every pair of tokens?
 //
+// Each token asks all tokens before it how well they match, and takes a weighted mean of what they
+// offer. Every pair of tokens has a score, so twice the tokens make four times the scores. But a
+// softmax can be computed block by block if its sum is corrected on the way, and then only one
+// block's scores are in memory.
+//
 // You will see: eight characters with a query, a key and a value each; the scores of all pairs, the
 // mask, the softmax of each row, and the weighted sums of values; the last row again in blocks of
 // keys, whose running maximum and sum are corrected on the way; the same from the engine's

@@ -1,5 +1,10 @@
 // 30: Does it matter how a batch is cut into devices and micro-batches?
 //
+// A batch can be cut twice: into shards, one for each device, and into micro-batches, one after the
+// other on the same device. Both add up gradients that belong to one step, so the result is the
+// same, as long as each loss has its share and gradients travel once a step and not once a micro-
+// batch.
+//
 // You will see: a small GPT trained on 4,096 characters a step by 1, 2 and 4 devices in 1 and 4
 // micro-batches: one device's weights each time, with one all-reduce a step. (build-nanogpt cuts
 // its 524,288 tokens in the same way.) Then two mistakes: the sync switch set after forward, as

@@ -1,5 +1,10 @@
 // 31: How does a Linear layer run on cuBLAS, and what does precision cost?
 //
+// A Linear layer is one matrix product, and a GPU's library for it wants matrices column by column,
+// where ours lie row by row. A transposed matrix is the same numbers in the other order, so nothing
+// has to be copied. Tensor cores are several times as fast, because they round the factors to fewer
+// bits.
+//
 // You will see: how a library for column-major matrices multiplies row-major ones without a copy;
 // what an epilogue saves (bias and ReLU inside the product); and what TF32 and bfloat16, the
 // formats of tensor cores, cost in precision: their rounding is emulated, beside a GPU's own if

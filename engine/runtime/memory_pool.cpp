@@ -30,32 +30,39 @@ std::size_t block_size(std::size_t num_bytes) {
 
 MemoryPool::~MemoryPool() = default;
 
+void* MemoryPool::find_block(std::size_t size, std::unique_lock<std::mutex>& lock) {
+  if (size > limit_ || statistics_.current_bytes > limit_ - size) return nullptr;
+  if (const auto bin = free_.find(size); bin != free_.end() && !bin->second.empty()) {
+    void* data = bin->second.back();
+    bin->second.pop_back();
+    statistics_.cached_bytes -= size;
+    return data;
+  }
+  void* data = system_allocate(size);
+  if (!data) {
+    release_cached_locked();
+    lock.unlock();
+    release_others();
+    lock.lock();
+    data = system_allocate(size);
+  }
+  if (data) ++statistics_.num_system_allocations;
+  return data;
+}
+
 MemoryPool::Block MemoryPool::allocate(std::size_t num_bytes) {
   const std::size_t size = block_size(num_bytes);
   std::unique_lock lock(mutex_);
   if (!pending_.empty()) reclaim_passed();
-  void* data = nullptr;
-  if (const auto bin = free_.find(size); bin != free_.end() && !bin->second.empty()) {
-    data = bin->second.back();
-    bin->second.pop_back();
-    statistics_.cached_bytes -= size;
-  } else {
-    data = system_allocate(size);
-    if (!data) {
-      release_cached_locked();
-      lock.unlock();
-      release_others();
-      lock.lock();
-      data = system_allocate(size);
-    }
-    if (data) ++statistics_.num_system_allocations;
-  }
+  void* data = find_block(size, lock);
   if (!data) {
     const MemoryStatistics held = counted_in_ != nullptr ? counted_in_->statistics() : statistics_;
+    const std::size_t left = limit_ - std::min(limit_, statistics_.current_bytes);
     fail(ErrorCode::Device, "allocate",
          "out of memory on {}: asked for {} bytes, {} are free, tensors hold {} (peak {}); "
          "use a smaller batch or model",
-         description(), num_bytes, free_bytes(), held.current_bytes, held.peak_bytes);
+         description(), num_bytes, std::min(left, free_bytes()), held.current_bytes,
+         held.peak_bytes);
   }
   ++statistics_.num_allocations;
   statistics_.current_bytes += size;
@@ -94,6 +101,11 @@ MemoryStatistics MemoryPool::statistics() const {
 void MemoryPool::reset_peak(std::size_t at_least) {
   std::lock_guard lock(mutex_);
   statistics_.peak_bytes = std::max(statistics_.current_bytes, at_least);
+}
+
+void MemoryPool::set_limit(std::size_t num_bytes) {
+  std::lock_guard lock(mutex_);
+  limit_ = num_bytes;
 }
 
 void MemoryPool::release_cached() {

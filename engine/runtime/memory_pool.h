@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,8 +39,8 @@ class MemoryPool {
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   // At least num_bytes, aligned to 64 bytes, uninitialised.
-  // Throws Error{Device} if there is no memory; it names requested, free and peak bytes and the
-  // device. Nothing is lost.
+  // Throws Error{Device} if there is no memory, or not within set_limit(); it names requested, free
+  // and peak bytes and the device. Nothing is lost.
   Block allocate(std::size_t num_bytes);
 
   // Gives a block back. It is given out again only when all of `uses` have passed.
@@ -48,6 +49,10 @@ class MemoryPool {
   MemoryStatistics statistics() const;
   // Sets the peak to the bytes in use now, or to at_least if that is more.
   void reset_peak(std::size_t at_least = 0);
+
+  // From now on live blocks hold at most so many bytes: an allocation beyond them is out of memory,
+  // as on a device that has no more. It makes a virtual device as small as an experiment needs.
+  void set_limit(std::size_t num_bytes);
 
   // Returns free blocks to the system.
   void release_cached();
@@ -78,12 +83,15 @@ class MemoryPool {
   // REQUIRES: mutex_ is held.
   void reclaim_passed();
   void release_cached_locked();
+  // A free block or one of the system's; nullptr: there is none, or the limit is reached.
+  void* find_block(std::size_t size, std::unique_lock<std::mutex>& lock);
   void tell_counted_in();  // after every change of the held bytes
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> free_;  // keyed by block size
   std::vector<Pending> pending_;
   MemoryStatistics statistics_;
+  std::size_t limit_ = std::numeric_limits<std::size_t>::max();  // of current_bytes
   bool keeps_blocks_ = false;
   MemoryPool* const counted_in_;    // its mutex is taken after this one's
   std::size_t num_bytes_told_ = 0;  // this pool's share of counted_in_'s current bytes

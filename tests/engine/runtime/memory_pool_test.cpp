@@ -7,9 +7,12 @@
 #include <thread>
 
 #include "engine/core/error.h"
+#include "tests/support/expect_error.h"
 
 namespace lockstep::runtime {
 namespace {
+
+using lockstep::testing::expect_error;
 
 TEST(HostMemoryPool, BlocksAreAlignedWritableAndLargeEnough) {
   const auto pool = make_host_memory_pool("cpu:0");
@@ -60,6 +63,22 @@ TEST(HostMemoryPool, OutOfMemoryLeavesThePoolUsable) {
   std::memset(after.data, 1, 3000);
   pool->release(after);
   pool->release(held);
+}
+
+TEST(HostMemoryPool, BlocksBeyondItsLimitAreOutOfMemory) {
+  const auto pool = make_host_memory_pool("cpu:3");
+  const MemoryPool::Block first = pool->allocate(1024);
+  pool->set_limit(4096);
+  const MemoryPool::Block second = pool->allocate(3072);
+  expect_error(
+      ErrorCode::Device,
+      "[allocate] out of memory on cpu:3: asked for 64 bytes, 0 are free, tensors hold 4096",
+      [&] { pool->allocate(64); });
+  pool->release(first);
+  const MemoryPool::Block third = pool->allocate(1000);
+  EXPECT_NE(third.data, nullptr);
+  pool->release(second);
+  pool->release(third);
 }
 
 TEST(HostMemoryPool, ThreadsMayShareIt) {
