@@ -557,17 +557,16 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
       ->excludes(all_reduce);
   predict.add_option("--json", flags.json_path, "write the rows here (-: standard output)")
       ->type_name("FILE");
-  group_flags(
-      predict,
-      {{"Most used",
-        {"--workload", "--model", "--params", "--batch-per-gpu", "--step", "--rows", "--topology",
-         "--devices", "--strategy", "--what-if", "--json"}},
-       {"What to predict",
-        {"--find", "--how", "--from-trace", "--family", "--all-reduce", "--flops", "--precision",
-         "--recompute", "--optimizer"}},
-       {"How the devices share the work", {"--accumulate", "--overlap", "--pipeline-schedule"}},
-       {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
-       {"What to write", {"--trace", "--html"}}});
+  group_flags(predict, {{"Most used",
+                         {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
+                          "--topology", "--devices", "--strategy", "--what-if", "--json"}},
+                        {"What to predict",
+                         {"--rows", "--find", "--how", "--from-trace", "--family", "--all-reduce",
+                          "--flops", "--precision", "--recompute", "--optimizer"}},
+                        {"How the devices share the work",
+                         {"--accumulate", "--overlap", "--pipeline-schedule"}},
+                        {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
+                        {"What to write", {"--trace", "--html"}}});
 }
 
 }  // namespace

@@ -156,8 +156,8 @@ std::vector<std::string> memory_lines(const PredictionTask& task, StepMemory& me
   const predict::DeviceProfile& device = task.topology.device;
   std::vector<std::string> lines{
       fmt::format("memory of each {} in GB, of {:g}", device.name, device.memory_bytes / 1e9),
-      fmt::format("{:<11}{:>9}{:>8}{:>7}{:>7}{:>7}{:>8}{:>7}{:>7}{:>9}", "mode", "devices",
-                  "params", "grads", "optim.", "activ.", "buckets", "other", "total", "largest")};
+      fmt::format("{:<12}{:>8}{:>8}{:>7}{:>7}{:>7}{:>8}{:>7}{:>6}{:>8}", "mode", "devices",
+                  "params", "grads", "optim.", "activ.", "buckets", "other", "total", "most")};
   std::size_t micro_batch = 1;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const PredictedRow& row = rows[i];
@@ -170,11 +170,10 @@ std::vector<std::string> memory_lines(const PredictionTask& task, StepMemory& me
                                 : found.largest_batch == 0  ? "none"
                                                             : std::to_string(found.largest_batch);
     lines.push_back(fmt::format(
-        "{:<11}{:>9}{:>8}{:>7}{:>7}{:>7}{:>8}{:>7}{:>7}{:>9}{}", predict::to_string(row.strategy),
-        row.devices, gigabytes(bytes.parameters), gigabytes(bytes.gradients),
-        gigabytes(bytes.optimizer), memory.knows_activations() ? gigabytes(bytes.activations) : "?",
-        gigabytes(bytes.buckets), gigabytes(bytes.workspace), gigabytes(bytes.total()), largest,
-        fits ? "" : " !"));
+        "{}{:>8}{:>7}{:>7}{:>7}{:>8}{:>7}{:>6}{:>8}{}", name_columns(row),
+        gigabytes(bytes.parameters), gigabytes(bytes.gradients), gigabytes(bytes.optimizer),
+        memory.knows_activations() ? gigabytes(bytes.activations) : "?", gigabytes(bytes.buckets),
+        gigabytes(bytes.workspace), gigabytes(bytes.total()), largest, fits ? "" : " !"));
     json_rows[i]["memory_bytes"] = memory_json(bytes);
     json_rows[i]["largest_batch"] = found.largest_batch;
   }
@@ -190,7 +189,7 @@ std::vector<std::string> memory_lines(const PredictionTask& task, StepMemory& me
                                : "without activations";
   lines.push_back(fmt::format("{}: {}", with, sentences));
   lines.push_back(fmt::format(
-      "{}; other: CUDA's context, and {:.0f} % for what an allocator cannot use; largest: samples "
+      "{}; other: CUDA's context, and {:.0f} % for what an allocator cannot use; most: samples "
       "at a time that fit; !: does not fit",
       memory.source(), 100 * predict::kFragmentation));
   return lines;

@@ -325,18 +325,21 @@ std::string samples_text(double per_second) {
 
 }  // namespace
 
-std::string predicted_line(const PredictedRow& row) {
-  const double step = row.step.step_seconds;
-  const std::string pace = row.shows_samples ? samples_text(static_cast<double>(row.batch) / step)
-                                             : trace::format_seconds(row.epoch_seconds);
+std::string name_columns(const PredictedRow& row) {
   const std::string count = std::to_string(row.devices);
-  // A mode with a long name gets a line of its own.
   std::string name(predict::to_string(row.strategy));
   const bool is_long = name.size() + count.size() >= kNameWidth;
   name += is_long ? "\n" + std::string(kNameWidth - count.size(), ' ')
                   : std::string(kNameWidth - name.size() - count.size(), ' ');
+  return name + count;
+}
+
+std::string predicted_line(const PredictedRow& row) {
+  const double step = row.step.step_seconds;
+  const std::string pace = row.shows_samples ? samples_text(static_cast<double>(row.batch) / step)
+                                             : trace::format_seconds(row.epoch_seconds);
   return fmt::format(
-      "{}{}{:>8}{:>8}{:>9}{:>6.0f} %{:>6}{:>10}{:>11}", name, count, pace,
+      "{}{:>8}{:>8}{:>9}{:>6.0f} %{:>6}{:>10}{:>11}", name_columns(row), pace,
       trace::format_seconds(step), format_factor(row.speedup),
       100 * row.speedup / static_cast<double>(row.devices),
       fmt::format("{:.0f} %", 100 * row.step.busy_fraction),

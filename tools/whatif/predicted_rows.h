@@ -90,6 +90,8 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
 // 80 columns, as in compare; for a net, samples per second instead of an epoch. May be two lines.
 std::string predicted_header(const PredictionTask& task);
 std::string predicted_line(const PredictedRow& row);
+// The row's first 20 columns, mode and devices; a mode with a long name gets a line of its own.
+std::string name_columns(const PredictedRow& row);
 
 // A line for each class of machine among the rows, with its record, or that it is not verified.
 std::vector<std::string> record_notes(const std::vector<PredictedRow>& rows);
