@@ -248,6 +248,7 @@ class Player {
     const n = rec.ranks.length;
     this.cardsBox = el('div', {className: 'cards'});
     this.columns = n > 4 ? 4 : n;
+    this.stage.classList.toggle('busy-stage', n > 4);
     this.cards = rec.ranks.map((rank, r) => this.makeCard(rank, r));
     this.cardsBox.append(...this.cards.map(card => card.root));
     this.svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
@@ -325,7 +326,11 @@ class Player {
         to = (flight.offset + flight.count) / info.elements;
       }
     }
-    const rect = this.rectOf(box);
+    let rect = this.rectOf(box);
+    if (info?.of === 'parameters' && info.parameters.length) {
+      const cells = info.parameters.map(i => this.rectOf(card.params[i])), x = Math.min(...cells.map(cell => cell.x));
+      rect = {...cells[0], x, w: Math.max(...cells.map(cell => cell.x + cell.w)) - x};
+    }
     return {x: rect.x + rect.w * (from + to) / 2, y: rect.y + rect.h / 2, w: Math.max(12, Math.min(rect.w * (to - from), 90))};
   }
 
@@ -349,7 +354,7 @@ class Player {
     if (!isNext || !this.state) this.state = startOf(rec);
     for (let i = isNext && this.at >= 0 ? at : 0; i <= at; ++i) apply[rec.moments[i].kind](rec, this.state, rec.moments[i]);
     this.at = at;
-    this.drawCards(moment);
+    this.drawCards(moment, isNext && at > 0);
     this.drawWords(moment);
     this.drawNumbers(moment);
     put(this.cursor, '--none', '');
@@ -357,7 +362,8 @@ class Player {
     this.launch(moment, isAnimated && isNext && at > 0);
   }
 
-  drawCards(moment) {
+  // isStep: the moment before is drawn, so only this one's collective has other levels.
+  drawCards(moment, isStep) {
     const {rec, state} = this, n = rec.ranks.length, isEnd = moment.kind === 'end';
     const color = `var(--${colorOf[moment.kind]})`;
     put(this.root, '--now', color);
@@ -398,6 +404,7 @@ class Player {
       for (const {c, box, levels, places} of card.frames) {
         const status = mine.buckets[c], isFull = places.every(i => mine.grads[i] >= 1);
         put(box, 'class', 'bucket ' + (status || (isFull ? 'full' : '')));
+        if (isStep && c !== moment.collective) continue;
         levels.forEach((level, i) => {
           const held = mine.held[c][i] ?? 0;
           let parts = 0;
