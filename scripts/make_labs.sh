@@ -6,6 +6,7 @@
 #
 # OUTDIR/NN_name/   a lab's page, its header, and its source with blanks: each
 #                   compiles, and fails with a message that says what to do
+# OUTDIR/pN_name/   the same for a puzzle
 # DIR               the solutions, and a new secret, from which hidden checks
 #                   draw their inputs: lockstep grade SUBMISSIONS --hidden DIR
 #
@@ -69,12 +70,14 @@ if [[ -n $teacher ]]; then
   chmod 700 "$teacher"
 fi
 num_labs=0
-for folder in "$labs"/[0-9][0-9]_*/; do
+for folder in "$labs"/[0-9][0-9]_*/ "$labs"/p[0-9]_*/; do
   lab=$(basename "$folder")
   name=${lab#*_}
   mkdir "$out/$lab"
-  cp "$folder/README.md" "$folder/$name.h" "$labs/lab.h" "$out/$lab/"
-  if grep -q '"rank.h"' "$folder/$name.h"; then cp "$labs/rank.h" "$out/$lab/"; fi
+  header=$folder/$name.h
+  if [[ $lab == p* ]]; then header=$labs/schedule.h; fi
+  cp "$folder/README.md" "$header" "$labs/lab.h" "$out/$lab/"
+  if grep -q '"rank.h"' "$header"; then cp "$labs/rank.h" "$out/$lab/"; fi
   if [[ $with_solutions == no ]]; then
     cp "$folder/$name.cpp" "$out/$lab/"
   else

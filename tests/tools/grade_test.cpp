@@ -214,7 +214,7 @@ TEST_F(GradeCommand, MistakesAreOneLine) {
   expect_rejected(run_lockstep({"grade", solved(), "--hidden", path(files_.path())}), 2,
                   {"[--hidden] expected a secret of at least 16 letters", "found 5"});
   expect_rejected(run_lockstep({"grade", path(handed_out_.labs()), "--format", "gradescope"}), 2,
-                  {"[--format] gradescope is for one submission, found 16"});
+                  {"[--format] gradescope is for one submission, found 24"});
   expect_rejected(run_lockstep({"grade", solved(), "--format", "xml"}), 2, {"gradescope"});
   expect_rejected(run_lockstep({"grade", solved(), "--csv", "/nowhere/g.csv"}), 1, {"--csv"});
   expect_rejected(run_lockstep({"grade", solved(), "--pass", "101"}), 2, {"--pass"});

@@ -146,6 +146,9 @@ std::string judge_case(CheckResult& check, const json& inputs, const json& resul
   try {
     std::string wrong = check.check->judge(inputs, result.at("answer"));
     check.is_wrong_answer = !wrong.empty();
+    if (wrong.empty() && check.check->reached) {
+      check.reached = check.check->reached(inputs, result.at("answer"));
+    }
     return wrong;
   } catch (const std::exception&) {
     return "the answer does not have the form that the lab asks for";
@@ -200,7 +203,7 @@ std::vector<CheckResult> wanted_checks(const lab::Lab& lab, bool with_hidden) {
   std::vector<CheckResult> results;
   for (const lab::Check& check : lab.checks) {
     if (check.shown == lab::Shown::hidden && !with_hidden) continue;
-    results.push_back({&check, 0, "was not run", {}});
+    results.push_back({&check, 0, "was not run", {}, {}});
   }
   return results;
 }

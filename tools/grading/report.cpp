@@ -32,9 +32,11 @@ std::string check_text(const CheckResult& result) {
   const lab::Check& check = *result.check;
   std::string text = fmt::format("  {:>3}/{:<3}  {}{}\n", result.points, check.points, check.name,
                                  check.shown == lab::Shown::hidden ? " (hidden)" : "");
-  if (result.passed()) return text;
   constexpr std::size_t kColumn = 11;  // below the check's name
   const std::string margin(kColumn, ' ');
+  if (!result.reached.empty())
+    text += margin + wrap(result.reached, kTerminalColumns, kColumn) + "\n";
+  if (result.passed()) return text;
   text += margin + wrap(result.outcome, kTerminalColumns, kColumn) + "\n";
   if (result.is_wrong_answer) {
     text += margin + wrap("hint: " + check.hint, kTerminalColumns, kColumn) + "\n";
@@ -212,6 +214,7 @@ ordered_json check_json(const CheckResult& result) {
           {"points", result.points},
           {"possible_points", check.points},
           {"outcome", result.passed() ? "passed" : result.outcome},
+          {"reached", or_null(result.reached)},
           {"hint", result.is_wrong_answer ? ordered_json(check.hint) : ordered_json()}};
 }
 

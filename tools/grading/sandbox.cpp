@@ -267,7 +267,8 @@ std::string Workshop::build(const fs::path& source) {
     return std::string(unreadable.message());
   }
   // Only headers are copied from the labs' folder, because solutions are there too.
-  const fs::path header = places_.labs / lab_.folder / (lab_.name() + ".h");
+  const fs::path header = lab_.is_puzzle() ? places_.labs / "schedule.h"
+                                           : places_.labs / lab_.folder / (lab_.name() + ".h");
   for (const fs::path& given : {header, places_.labs / "lab.h", places_.labs / "rank.h"}) {
     fs::copy_file(given, folder / given.filename());
   }
@@ -276,7 +277,7 @@ std::string Workshop::build(const fs::path& source) {
   if (end.code != 0 || !fs::is_regular_file(folder / "lab.so")) {
     return first_lines(without(folder.string() + "/", end.err), 20);
   }
-  fs::copy_file(places_.modules / ("lab_" + lab_.folder + ".so"), folder / "subject.so");
+  fs::copy_file(places_.modules / ("lab_" + lab_.module() + ".so"), folder / "subject.so");
   return {};
 }
 

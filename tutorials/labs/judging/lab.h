@@ -33,6 +33,9 @@ struct Check {
   std::function<std::vector<json>(lockstep::Rng&)> draw;
 
   Judge judge;
+
+  // What an answer that passes has reached, in a line: "12 ms, as the best known". Empty: nothing.
+  Judge reached = {};
 };
 
 // Visible checks of one case, or of several.
@@ -43,14 +46,18 @@ Check hidden(std::string name, int points, std::string hint, int count,
              std::function<json(lockstep::Rng&)> draw, Judge judge);
 
 struct Lab {
-  std::string folder;  // "05_naive_all_reduce"; the source is naive_all_reduce.cpp
+  std::string
+      folder;  // "05_naive_all_reduce"; the source is naive_all_reduce.cpp. Puzzles: "p1_..."
   std::string title;
   std::vector<Check> checks;
 
   std::string name() const { return folder.substr(3); }
+  bool is_puzzle() const { return folder.starts_with('p'); }
+  // The module in lab_host that runs it: lab_NAME.so.
+  std::string module() const { return is_puzzle() ? "puzzle" : folder; }
 };
 
-// In the order of their numbers.
+// In the order of their numbers, then the puzzles.
 const std::vector<Lab>& all_labs();
 
 // One function for each lab, in NN_name/judge.cpp.
@@ -70,5 +77,8 @@ Lab fold_patches_lab();
 Lab attention_backward_lab();
 Lab sharded_step_lab();
 Lab pipeline_schedule_lab();
+
+// The puzzles, in puzzles/judge.cpp.
+std::vector<Lab> puzzles();
 
 }  // namespace lab
