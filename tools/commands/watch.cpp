@@ -121,7 +121,8 @@ void run_watch(WatchFlags flags) {
     watch::Recorder recorder(numbers);
     train(row.task, row.placement);
     recordings.push_back(recorded(row.task, row.placement, recorder));
-    fmt::print("{}: {}\n", recordings.back().title, wrap(recordings.back().about));
+    fmt::print("{}\n",
+               wrap(fmt::format("{}: {}", recordings.back().title, recordings.back().about)));
     const std::string fault = watch::tell(recordings.back().recording).fault;
     if (!fault.empty()) fmt::print("{}\n", wrap(fault));
   }

@@ -216,7 +216,8 @@ Style style_of(const StepRecording& recording) {
   };
   if (has(Kind::arrival, "replicate")) return Style::data_parallel;
   if (recording.ranks.size() == 1) return Style::single;
-  if (has(Kind::call, "send")) return Style::pipeline;
+  // A stage calls its own layers and not a whole model, so it has no rows.
+  if (has(Kind::call, "send") && !has(Kind::rows, "")) return Style::pipeline;
   if (has(Kind::call, "reduce_scatter")) return Style::sharded;
   std::size_t num_of_gradients = 0;
   std::size_t num_others = 0;

@@ -227,7 +227,7 @@ class Player {
       const box = el('i');
       box.style.background = `var(--${color})`;
       return el('span', {}, box, name);
-    }), el('span', {}, `the whole step: ${time(rec.us)}; click to go there`));
+    }), el('span', {}, rec.lanes.flat(2).length ? `the whole step: ${time(rec.us)}; click to go there` : 'no times were recorded: the training was too long'));
     this.root = el('section', {className: 'player', ariaLabel: rec.title}, el('h2', {}, rec.title), el('p', {className: 'about', title: rec.about}, rec.about),
       el('div', {className: 'tell'}, this.sentence, this.reason), this.stage,
       el('div', {className: 'beside'}, el('div', {className: 'code'}, this.codePlace, this.code),

@@ -307,6 +307,10 @@ Said say_message(const Words& words) {
   const Event& event = words.event;
   const auto [from, to] =
       event.name == "send" ? std::pair(event.rank, event.peer) : std::pair(event.peer, event.rank);
+  if (words.style != Style::pipeline) {
+    return {fmt::format("Rank {} sends {} to rank {}.", from, bytes_text(event.num_bytes), to),
+            "The program does this by itself, so this page can't say what for."};
+  }
   if (event.num_elements == 1) {
     return {fmt::format("Stage {} tells stage {} the loss.", from, to),
             "Only the last stage has computed it."};
@@ -318,7 +322,7 @@ Said say_message(const Words& words) {
                     : "The layers before it are there, and their backward begins with it."};
 }
 
-Said say_update(const Words& words) {
+Said say_update(const Words& words, const Story& story) {
   const std::string what = words.style == Style::sharded    ? "its part of the weights"
                            : words.style == Style::pipeline ? "the weights of its layers"
                            : words.style == Style::tensor   ? "its part of each matrix"
@@ -326,7 +330,7 @@ Said say_update(const Words& words) {
   return {
       fmt::format("{} changes {}: {} with learning rate {}.", capital(words.who()), what,
                   words.rank.optimizer, words.rank.learning_rate),
-      words.style == Style::ddp
+      words.style == Style::ddp && story.fault.empty()
           ? "All ranks apply the same rule to the same gradients, so nobody has to send weights."
           : "The gradient says in which direction the loss falls."};
 }
@@ -338,7 +342,7 @@ Said say(const Words& words, const Story& story) {
   if (kind == "backward") return say_backward(words);
   if (kind == "gradient") return say_gradient(words, story);
   if (kind == "message") return say_message(words);
-  if (kind == "update") return say_update(words);
+  if (kind == "update") return say_update(words, story);
   if (kind == "freed") {
     return {fmt::format("{} gives back the whole parameters of a unit, and keeps its part of them.",
                         capital(words.who())),
@@ -389,6 +393,10 @@ std::string reason_of_fault(const StepRecording& recording, const Story& story) 
         "A gradient of {} came after its all-reduce, so each rank added its own to the mean.",
         late);
   }
+  const auto is_message = [](const Moment& moment) { return moment.kind == "message"; };
+  if (std::ranges::any_of(story.moments, is_message)) {
+    return "What the ranks sent each other by themselves did not make their gradients equal.";
+  }
   const auto is_of_gradients = [](const Collective& c) { return c.of == Of::gradients; };
   if (std::ranges::none_of(story.collectives, is_of_gradients)) {
     return "No rank sent its gradients to another in this step, so each followed its own rows.";
@@ -437,14 +445,13 @@ Said say_end(const StepRecording& recording, Story& story) {
 }  // namespace
 
 void put_in_words(const StepRecording& recording, Story& story) {
-  for (std::size_t i = 0; i + 1 < story.moments.size(); ++i) {
-    Said said = say(Words(recording, story, i), story);
-    story.moments[i].sentence = std::move(said.sentence);
-    story.moments[i].reason = std::move(said.reason);
+  const Said end = say_end(recording, story);  // first, because it finds the fault
+  for (std::size_t i = 0; i < story.moments.size(); ++i) {
+    const bool is_end = i + 1 == story.moments.size();
+    const Said said = is_end ? end : say(Words(recording, story, i), story);
+    story.moments[i].sentence = said.sentence;
+    story.moments[i].reason = said.reason;
   }
-  Said said = say_end(recording, story);
-  story.moments.back().sentence = std::move(said.sentence);
-  story.moments.back().reason = std::move(said.reason);
 }
 
 }  // namespace lockstep::watch
