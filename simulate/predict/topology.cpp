@@ -186,6 +186,8 @@ Topology find_topology(const std::string& name) {
             name);
     return make_cluster(host, cluster->num_hosts, cluster->gigabits_per_second, cluster->ports);
   }
+  // NVIDIA's servers are built around boards that others sell too.
+  if (name == "dgx-h100" || name == "dgx-h200") return find_topology("hgx" + name.substr(3) + "-8");
   for (const Preset& preset : presets()) {
     if (preset.name == name)
       return parse_topology(std::string(preset.name), std::string(preset.text));

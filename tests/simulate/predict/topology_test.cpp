@@ -99,6 +99,11 @@ TEST(Topology, ContradictionsAboutPeerAccessAreOneLine) {
   EXPECT_THAT(message("true", "pcie", staging), HasSubstr("no message is staged in host memory"));
 }
 
+TEST(Topology, AServerIsNamedAfterItsBoardToo) {
+  EXPECT_EQ(find_topology("dgx-h100").name, "hgx-h100-8");
+  EXPECT_EQ(find_topology("dgx-h200*2@100gbe").gpus.size(), 16u);
+}
+
 TEST(Topology, ANameNearAPresetsIsSuggested) {
   for (const char* name : {"HGX-H100-8", "hgxh100", "hgx_h100_8", "hgx-h100"}) {
     try {
