@@ -153,10 +153,14 @@ std::vector<Collective> collectives_of(const StepRecording& recording) {
     collective.of = event.name == "all_gather" ? Collective::Of::parameters
                     : is_of_gradients          ? Collective::Of::gradients
                                                : Collective::Of::other;
+    collective.is_bucket =
+        is_of_gradients && (recording.is_wrapped || event.name == "reduce_scatter");
     collective.label = event.name == "broadcast"    ? "the buffers"
                        : event.name == "all_gather" ? "the parameters"
-                       : is_of_gradients            ? fmt::format("bucket {}", num_buckets++)
-                                                    : "the partial sums";
+                       : collective.is_bucket       ? fmt::format("bucket {}", num_buckets++)
+                       : is_of_gradients
+                           ? "the gradient of " + first.parameters[collective.parameters[0]].name
+                           : "the partial sums";
     take_moves(collective, arrivals[event.number], world_size);
     all.push_back(std::move(collective));
   }

@@ -32,6 +32,7 @@ struct Collective {
   std::size_t num_elements = 0;  // of the whole buffer
   std::size_t num_bytes = 0;
   bool averages = false;                     // else it adds, or moves
+  bool is_bucket = false;                    // the engine\'s; else a program calls it by itself
   std::vector<std::size_t> parameters = {};  // by their places in the first rank's list
   std::vector<std::size_t> cuts = {};        // where chunks begin and end, in elements, ascending
   std::size_t num_steps = 0;                 // of the plan, as it was run

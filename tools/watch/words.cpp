@@ -205,7 +205,7 @@ Said say_gradient(const Words& words, const Story& story) {
   const auto place = static_cast<std::size_t>(
       std::ranges::find(parameters, event.leaf, &Parameter::leaf) - parameters.begin());
   const auto holds_it = [&](const Collective& collective) {
-    return collective.of == Of::gradients && std::ranges::count(collective.parameters, place) > 0;
+    return collective.is_bucket && std::ranges::count(collective.parameters, place) > 0;
   };
   const auto its = std::ranges::find_if(story.collectives, holds_it);
   const bool has_one = its != story.collectives.end();
@@ -227,16 +227,20 @@ Said say_gradient(const Words& words, const Story& story) {
           : is_one  ? "It waits for the optimizer."
           : words.style == Style::tensor
               ? "Each rank has its own part of the matrix, so this gradient is complete."
-              : "No collective of this step takes it along."};
+              : "It is the gradient of the rank's own rows alone."};
 }
 
 Said say_call(const Words& words, const Collective& collective) {
   const std::string size = bytes_text(collective.num_bytes);
   if (collective.of == Of::gradients) {
     const bool is_hidden = words.is_before_last_backward();
-    return {fmt::format("{} is full{}: its {} starts ({} numbers, {}){}.",
-                        capital(collective.label), words.are_several() ? " on every rank" : "",
-                        spelled(collective.operation), collective.num_elements, size,
+    const std::string operation = spelled(collective.operation);
+    const std::string what =
+        collective.is_bucket ? fmt::format("{} is full{}: its {} starts", capital(collective.label),
+                                           words.are_several() ? " on every rank" : "", operation)
+                             : fmt::format("{} calls an {} of {}", capital(words.who()), operation,
+                                           collective.label);
+    return {fmt::format("{} ({} numbers, {}){}.", what, collective.num_elements, size,
                         is_hidden ? ", and backward goes on meanwhile" : ""),
             is_hidden ? "What is sent while the rank still computes costs no time of its own."
                       : "No backward is left to hide it behind, so the ranks wait for this one."};
@@ -272,8 +276,8 @@ Said say_arrival(const Words& words, const Collective& collective) {
                       event.adds ? "and the receiver adds each to its own"
                                  : "and take the place of what was there"),
           !event.adds ? "These chunks are finished, and the receivers only need a copy."
-          : event.from.size() > 1
-              ? "Each rank collects one chunk from all others, so the adding is shared out."
+          : event.from.size() > 1 || words.num_ranks == 2
+              ? "Each rank adds up one chunk of all ranks, so the adding is shared out."
               : "A sum of some is passed on, so no rank needs to hear from all others."};
 }
 
