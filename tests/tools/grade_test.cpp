@@ -248,6 +248,34 @@ TEST_F(GradeCommand, AHintFollowsAWrongAnswerAndNoOtherFailure) {
   EXPECT_THAT(waits.out, Not(HasSubstr("hint:")));
 }
 
+TEST_F(GradeCommand, DrawsAPuzzlesScheduleUpToTheCallThatBreaksARule) {
+  const std::string solution = handed_out_.solution("p1_data_parallel");
+  handed_out_.submit("right", "p1_data_parallel", solution);
+  std::string wrong = solution;
+  const std::string wait = "gpu.wait(gpu.all_reduce(layer));";
+  wrong.replace(wrong.find(wait), wait.size(), "gpu.all_reduce(layer);");
+  handed_out_.submit("wrong", "p1_data_parallel", wrong);
+  handed_out_.submit("lab", kGradedLab, handed_out_.solution(kGradedLab));
+  const auto draw = [&](const std::string& name) {
+    return run_lockstep(
+        {"grade", path(handed_out_.submissions() / name), "--watch", file("s.html")});
+  };
+  expect_success(draw("right"));
+  const std::string page = read_text(file("s.html"));
+  EXPECT_THAT(page, HasSubstr("rank 3: backward(5, 3), "));
+  EXPECT_THAT(page, HasSubstr("rank 0: update(0), "));
+  EXPECT_THAT(page, Not(HasSubstr("drawn up to there")));
+  expect_success(draw("wrong"));
+  const std::string page_of_wrong = read_text(file("s.html"));
+  EXPECT_THAT(page_of_wrong, HasSubstr("before it waited for the sum of its gradient"));
+  EXPECT_THAT(page_of_wrong, HasSubstr("rank 0: backward(0, 0), "));
+  EXPECT_THAT(page_of_wrong, Not(HasSubstr("update(0), ")));
+  expect_rejected(draw("lab"), 2, {"--watch", "no schedule of a puzzle"});
+  expect_rejected(
+      run_lockstep({"grade", path(handed_out_.submissions()), "--watch", file("s.html")}), 2,
+      {"--watch", "found 3 submissions"});
+}
+
 TEST_F(GradeCommand, NoLineIsLongerThan80Columns) {
   for (const std::string& lab : handed_out_.lab_names()) {
     handed_out_.submit("all", lab, handed_out_.blank(lab));

@@ -25,6 +25,7 @@ struct GradeFlags {
   std::string json_path;
   std::string csv_path;
   std::string html_path;
+  std::string watch_path;
   std::optional<int> pass_percent;
 };
 
@@ -37,6 +38,18 @@ void write_files(const GradeFlags& flags, const GradeReport& report) {
   }
   if (!flags.csv_path.empty()) write_file_atomically(flags.csv_path, grading::to_csv(report));
   if (!flags.html_path.empty()) write_file_atomically(flags.html_path, grading::to_html(report));
+}
+
+// The page of a puzzle's schedule. A puzzle that does not compile, or has a blank, has none.
+void write_page(const std::string& path, const GradeReport& report) {
+  for (const grading::Grade& grade : report.grades) {
+    for (const grading::CheckResult& result : grade.results) {
+      if (result.page.empty()) continue;
+      write_file_atomically(path, result.page);
+      return;
+    }
+  }
+  fail(ErrorCode::Usage, "--watch", "no schedule of a puzzle was run, so there is none to draw");
 }
 
 void print(const GradeFlags& flags, const GradeReport& report, bool is_batch) {
@@ -62,12 +75,17 @@ void require_passed(const GradeFlags& flags, const GradeReport& report) {
 
 void run_grade(const GradeFlags& flags) {
   using grading::Submissions;
-  require_writable(
-      {{"--json", flags.json_path}, {"--csv", flags.csv_path}, {"--html", flags.html_path}});
+  require_writable({{"--json", flags.json_path},
+                    {"--csv", flags.csv_path},
+                    {"--html", flags.html_path},
+                    {"--watch", flags.watch_path}});
   const Submissions submissions = grading::find_submissions(flags.folder);
   const bool is_batch = submissions.kind == Submissions::Kind::batch;
   require(flags.format == "text" || !is_batch, ErrorCode::Usage, "--format",
           "gradescope is for one submission, found {} in '{}'", submissions.list.size(),
+          flags.folder);
+  require(flags.watch_path.empty() || submissions.list.size() == 1, ErrorCode::Usage, "--watch",
+          "draws the schedule of one puzzle, found {} submissions in '{}'", submissions.list.size(),
           flags.folder);
   std::optional<std::string> secret;
   if (!flags.hidden.empty()) secret = grading::read_secret(flags.hidden);
@@ -78,6 +96,7 @@ void run_grade(const GradeFlags& flags) {
   report.grades = grading::grade_all(places, submissions.list, secret);
   print(flags, report, is_batch);
   write_files(flags, report);
+  if (!flags.watch_path.empty()) write_page(flags.watch_path, report);
   require_passed(flags, report);
 }
 
@@ -100,6 +119,10 @@ void add_grade_command(CLI::App& program) {
   grade.add_option("--csv", flags->csv_path, "write a line for each submission here")
       ->type_name("FILE");
   grade.add_option("--html", flags->html_path, "write a page with all submissions here")
+      ->type_name("FILE");
+  grade
+      .add_option("--watch", flags->watch_path,
+                  "draw a puzzle's schedule here: a page with streams and memory over time")
       ->type_name("FILE");
   grade
       .add_option("--pass", flags->pass_percent,

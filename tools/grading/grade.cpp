@@ -144,6 +144,7 @@ std::string judge_case(CheckResult& check, const json& inputs, const json& resul
   if (result.contains("threw")) return "threw: " + text_of(result, "threw");
   if (!result.contains("answer")) return "gave no answer";
   try {
+    if (check.check->page) check.page = check.check->page(inputs, result.at("answer"));
     std::string wrong = check.check->judge(inputs, result.at("answer"));
     check.is_wrong_answer = !wrong.empty();
     if (wrong.empty() && check.check->reached) {
@@ -203,7 +204,7 @@ std::vector<CheckResult> wanted_checks(const lab::Lab& lab, bool with_hidden) {
   std::vector<CheckResult> results;
   for (const lab::Check& check : lab.checks) {
     if (check.shown == lab::Shown::hidden && !with_hidden) continue;
-    results.push_back({&check, 0, "was not run", {}, {}});
+    results.push_back({&check, 0, "was not run", {}, {}, {}});
   }
   return results;
 }

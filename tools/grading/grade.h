@@ -45,6 +45,7 @@ struct CheckResult {
   int points = 0;                // all of the check's points, or none
   std::string outcome;           // what went wrong, in a line; or empty
   std::string reached;           // the figures of an answer that passed (Check::reached); or empty
+  std::string page;              // of an answer that can be shown (Check::page); or empty
   std::string printed;           // the first lines, if it is a visible check that failed
   bool is_wrong_answer = false;  // the judge said so: the hint fits. Else it crashed, waited, ...
 

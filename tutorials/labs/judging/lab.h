@@ -36,6 +36,8 @@ struct Check {
 
   // What an answer that passes has reached, in a line: "12 ms, as the best known". Empty: nothing.
   Judge reached = {};
+  // The answer as an HTML page, right or wrong; empty: there is none.
+  Judge page = {};
 };
 
 // Visible checks of one case, or of several.
@@ -46,8 +48,7 @@ Check hidden(std::string name, int points, std::string hint, int count,
              std::function<json(lockstep::Rng&)> draw, Judge judge);
 
 struct Lab {
-  std::string
-      folder;  // "05_naive_all_reduce"; the source is naive_all_reduce.cpp. Puzzles: "p1_..."
+  std::string folder;  // "05_naive_all_reduce"; the source is naive_all_reduce.cpp
   std::string title;
   std::vector<Check> checks;
 

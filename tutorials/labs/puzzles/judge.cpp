@@ -4,6 +4,7 @@
 
 #include "tutorials/labs/judging/lab.h"
 #include "tutorials/labs/judging/values.h"
+#include "tutorials/labs/puzzles/page.h"
 #include "tutorials/labs/puzzles/real.h"
 #include "tutorials/labs/puzzles/rules.h"
 
@@ -93,12 +94,20 @@ json draw_sizes(const Puzzle& puzzle, lockstep::Rng& rng) {
   return to_json(sizes);
 }
 
+Check weights_check(const Puzzle& puzzle) {
+  Check check = visible("weights_are_those_of_one_device", 30, puzzle.hint, to_json(puzzle.sizes),
+                        judge_weights);
+  check.page = [title = puzzle.title](const json& inputs, const json& answer) {
+    return draw_page(title, sizes_of(inputs), play_answer(inputs, answer));
+  };
+  return check;
+}
+
 Lab lab_of(const Puzzle& puzzle) {
   Lab lab{puzzle.folder, puzzle.title, {}};
   lab.checks = {
-      visible("weights_are_those_of_one_device", 30, puzzle.hint, to_json(puzzle.sizes),
-              judge_weights),
-      figure_check(puzzle, Figure::time), figure_check(puzzle, Figure::memory),
+      weights_check(puzzle), figure_check(puzzle, Figure::time),
+      figure_check(puzzle, Figure::memory),
       hidden(
           "drawn_sizes", 50, "take the numbers of GPUs, layers and micro-batches from gpu", 3,
           [=](lockstep::Rng& rng) { return draw_sizes(puzzle, rng); }, judge_weights)};

@@ -93,7 +93,6 @@ class Referee {
       require_end();
     } catch (const Foul& foul) {
       played.wrong = foul.what();
-      return played;
     }
     time(played);
     return played;

@@ -32,7 +32,8 @@ struct Played {
   std::vector<std::vector<Held>> memory;  // by rank, by time
 };
 
-// Cost: quadratic in the number of GPUs, linear in the calls.
+// Of a schedule that breaks a rule: the part before. Cost: quadratic in the number of GPUs, linear
+// in the calls.
 Played play(const PuzzleSizes& sizes, const Programs& programs);
 
 }  // namespace lab
