@@ -268,7 +268,7 @@ TEST_F(GradeCommand, DrawsAPuzzlesScheduleUpToTheCallThatBreaksARule) {
   expect_success(draw("wrong"));
   const std::string page_of_wrong = read_text(file("s.html"));
   EXPECT_THAT(page_of_wrong, HasSubstr("before it waited for the sum of its gradient"));
-  EXPECT_THAT(page_of_wrong, HasSubstr("rank 0: backward(0, 0), "));
+  EXPECT_THAT(page_of_wrong, HasSubstr("rank 3: backward(0, 3), "));
   EXPECT_THAT(page_of_wrong, Not(HasSubstr("update(0), ")));
   expect_rejected(draw("lab"), 2, {"--watch", "no schedule of a puzzle"});
   expect_rejected(

@@ -40,7 +40,8 @@ struct Message {
 };
 
 struct GpuState {
-  std::size_t next = 0;  // place in its program
+  std::size_t next = 0;     // place in its program
+  bool is_stopped = false;  // it has broken a rule
   std::vector<Holding> layers;
   // By layer and micro-batch: inputs of layers, and gradients of these.
   std::set<std::pair<int, int>> activations;
@@ -109,11 +110,13 @@ class Referee {
     Played played;
     try {
       load_all();
-      while (!is_finished()) play_round();
-      require_end();
+      while (play_round()) {
+      }
+      if (wrong_.empty()) require_end();
     } catch (const Foul& broken) {
-      played.wrong = broken.what();
+      wrong_ = broken.what();
     }
+    played.wrong = wrong_;
     record_.time(gpus_.size(), played);
     return played;
   }
@@ -206,35 +209,43 @@ class Referee {
 
   // --- playing ---
 
-  bool is_finished() const {
-    for (std::size_t r = 0; r < gpus_.size(); ++r) {
-      if (gpus_[r].next < programs_[r].size()) return false;
-    }
-    return true;
-  }
-
-  // Each GPU goes on until it waits for another one.
-  void play_round() {
+  // Each GPU goes on until it waits for another one, or breaks a rule. Returns false when none went
+  // on.
+  bool play_round() {
     bool advanced = false;
     std::string waits;
     for (int rank = 0; rank < int(gpus_.size()); ++rank) {
       const std::vector<Verb>& program = programs_[std::size_t(rank)];
-      std::size_t& next = gpus_[std::size_t(rank)].next;
+      GpuState& state = gpus_[std::size_t(rank)];
       std::string missing;
-      while (next < program.size() && missing.empty()) {
-        in_turn(rank, program[next], [&] {
-          missing = missing_peer();
-          if (missing.empty()) carry_out();
-        });
-        if (!missing.empty()) break;
-        ++next;
-        advanced = true;
+      while (state.next < program.size() && !state.is_stopped && missing.empty()) {
+        missing = play_call(rank, program[state.next]);
+        if (missing.empty()) ++state.next;
+        advanced = advanced || missing.empty();
       }
       if (missing.empty()) continue;
       waits += fmt::format("{}rank {} in {} for {}", waits.empty() ? "" : ", ", rank,
                            to_string(verb_), missing);
     }
-    if (!advanced) foul("GPUs wait for what never comes: {}", waits);
+    if (!advanced && !waits.empty() && wrong_.empty()) {
+      foul("GPUs wait for what never comes: {}", waits);
+    }
+    return advanced;
+  }
+
+  // Returns the call that this one waits for, in words; or nothing.
+  std::string play_call(int rank, const Verb& verb) {
+    std::string missing;
+    try {
+      in_turn(rank, verb, [&] {
+        missing = missing_peer();
+        if (missing.empty()) carry_out();
+      });
+    } catch (const Foul& broken) {
+      if (wrong_.empty()) wrong_ = broken.what();
+      gpu().is_stopped = true;
+    }
+    return missing;
   }
 
   // The call that this one waits for, in words; empty: it can be carried out. Gives a wait the
@@ -410,6 +421,7 @@ class Referee {
   Prices prices_;
   int rank_ = 0;
   Verb verb_;
+  std::string wrong_;  // the first broken rule
   std::vector<GpuState> gpus_;
   std::vector<std::vector<int>> holders_;  // by layer: ranks
   std::map<std::vector<int>, Group> groups_;
