@@ -14,13 +14,13 @@ constexpr double kPictureWidth = 1120;
 constexpr double kStreamHeight = 22;
 constexpr double kMemoryHeight = 44;
 constexpr double kGpuHeight = 3 * kStreamHeight + kMemoryHeight + 14;
-constexpr double kLetterWidth = 4.8;
+constexpr double kLetterWidth = 4.7;
 
 constexpr const char* kStyle = R"(
 body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 80rem; padding: 0 1rem; }
 svg { width: 100%; min-width: 50rem; } .picture { overflow-x: auto; }
 text { font: 10px system-ui, sans-serif; fill: currentColor; }
-.piece text { fill: #fff; font-size: 8.5px; pointer-events: none; } .piece rect { stroke: #fff8; stroke-width: .5; }
+.piece text { fill: #fff; font-size: 8px; pointer-events: none; } .piece rect { stroke: #fff8; stroke-width: .5; }
 .forward { fill: #1f6fb4; } .backward { fill: #b4531f; } .update { fill: #2e7d32; }
 .comm { fill: #7b3fa0; } .copy { fill: #5f6b76; }
 .memory { fill: #8886; stroke: currentColor; stroke-width: .7; } .limit { stroke: #8888; stroke-dasharray: 3; }
@@ -102,7 +102,7 @@ class Picture {
         "x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" rx=\"2\"/>{}</g>",
         gpu, to_string(event.verb), 1e3 * event.time.begin, 1e3 * event.time.end, class_of(event),
         left, y, width, kStreamHeight - 2,
-        fits ? fmt::format("<text x=\"{:.2f}\" y=\"{}\">{}</text>", left + 3, y + 14, name) : "");
+        fits ? fmt::format("<text x=\"{:.2f}\" y=\"{}\">{}</text>", left + 2, y + 14, name) : "");
   }
 
   // A curve of steps, as high as the GPU that holds most.
