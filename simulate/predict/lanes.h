@@ -21,8 +21,8 @@ struct Interference {
 };
 
 // A kernel next to an all-reduce keeps 47/80 of its speed: an H100's GEMM fell from about 80 % to
-// 47 % of peak next to NCCL (docs/prediction-how.md has the source of the figure). The all-reduce slows
-// down too, by the GEMM's share of memory traffic; 0.8 is assumed.
+// 47 % of peak next to NCCL (docs/prediction-how.md has the source of the figure). The all-reduce
+// slows down too, by the GEMM's share of memory traffic; 0.8 is assumed.
 inline constexpr Interference kOverlapInterference = {47.0 / 80, 0.8};
 
 inline constexpr std::size_t kEveryDevice = static_cast<std::size_t>(-1);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/core/text.h"
 #include "engine/core/files.h"
 #include "simulate/predict/kernel_cost.h"
 #include "tools/commands/commands.h"

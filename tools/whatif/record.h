@@ -3,7 +3,8 @@
 //
 // Classes are by the way that gradients take between the devices, for it decides how good a
 // prediction is. A class's rows are those of tests/docs/published of which nothing was fitted
-// (docs/prediction-record.md, "Classes and bands"); check_prediction_test.py holds the figures to them.
+// (docs/prediction-record.md, "Classes and bands"); check_prediction_test.py holds the figures to
+// them.
 #pragma once
 
 #include <cstddef>
