@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
-#include "engine/core/text.h"
 #include "engine/core/files.h"
+#include "engine/core/text.h"
 #include "simulate/predict/kernel_cost.h"
 #include "tools/commands/commands.h"
 #include "tools/flags/command_line.h"
