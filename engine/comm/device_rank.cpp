@@ -26,7 +26,8 @@ class DeviceRank final : public MemoryRank {
  public:
   DeviceRank(GroupShape shape, SharedState shared, unsigned num_spins,
              std::shared_ptr<Devices> devices)
-      : MemoryRank(std::move(shape), std::move(shared), num_spins), devices_(std::move(devices)) {}
+      : MemoryRank(std::move(shape), std::move(shared), num_spins, 0),
+        devices_(std::move(devices)) {}
 
   void run_directly(const CollectiveCall& call, std::span<void* const> memory) override {
     if (!is_on_cuda(call)) return MemoryRank::run_directly(call, memory);

@@ -83,24 +83,15 @@ Channel& MemoryRank::channel(Use use, int from, int to) const {
   return channels[index(use, from) * n + static_cast<std::size_t>(to)];
 }
 
-MemoryRank::MemoryRank(GroupShape shape, SharedState shared, unsigned num_spins)
+MemoryRank::MemoryRank(GroupShape shape, SharedState shared, unsigned num_spins,
+                       double timeout_seconds)
     : Transport(std::move(shape)),
       memory_(std::move(shared.memory)),
       shared_(std::move(shared.data)),
       num_spins_(num_spins),
       sent_(kNumUses * static_cast<std::size_t>(world_size())),
-      received_(sent_.size()) {}
-
-void MemoryRank::begin(double timeout_seconds) {
-  call_.operation = Operation::barrier;
+      received_(sent_.size()) {
   timeout_seconds_ = timeout_seconds;
-  sched_getaffinity(0, sizeof mine().cores, &mine().cores);
-  meet();
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  for (int m = 0; m < world_size(); ++m) CPU_OR(&all, &all, &member(m).cores);
-  num_spins_ =
-      CPU_COUNT(&all) < world_size() ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
 }
 
 MemoryRank::~MemoryRank() {

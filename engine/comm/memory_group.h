@@ -15,8 +15,6 @@
 // that its peer changes, and now and then looks if the peer's process still lives.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -55,7 +53,6 @@ struct Member {
   // When it last looked if it must go on waiting, in nanoseconds of runtime::Clock, which is the
   // same for all processes of a host.
   Flag<std::int64_t> looked_at;
-  cpu_set_t cores;                                    // those that it may run on
   alignas(kCacheLine) runtime::WaitWord num_changes;  // counts what it has written for others
 };
 
@@ -81,12 +78,10 @@ class MemoryRank : public Transport {
  public:
   // shared: bytes_to_share() bytes.
   // num_spins: how often it looks for a peer's part before it sleeps.
-  MemoryRank(GroupShape shape, SharedState shared, unsigned num_spins);
+  // timeout_seconds: of waits before the first call gives its own.
+  MemoryRank(GroupShape shape, SharedState shared, unsigned num_spins, double timeout_seconds);
   // Waits until other processes have read its messages, for the time limit at most.
   ~MemoryRank() override;
-
-  // Meets the others and chooses how long to spin: long if every rank can have a core.
-  void begin(double timeout_seconds);
 
   void announce(const CallHeader& call, double timeout_seconds) override;
   CallHeader announced_by(int peer) override;

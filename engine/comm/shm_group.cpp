@@ -181,10 +181,11 @@ std::unique_ptr<Transport> shm_transport(const ProcessGroupOptions& options,
   shape.max_message_bytes = kMessageBytes;
   SharedState shared = Meeting(options, ranks, bytes_to_share(ranks.size())).share(why_not);
   if (!why_not.empty()) return nullptr;
-  auto rank = std::make_unique<MemoryRank>(std::move(shape), std::move(shared),
-                                           runtime::kSpinRoundsOnSharedCore);
-  rank->begin(options.timeout_seconds);
-  return rank;
+  // Every spin yields now and then, so it costs less than a sleep even where ranks outnumber cores;
+  // unless other threads compute on the cores while modelled messages are under way.
+  const unsigned num_spins = options.link ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
+  return std::make_unique<MemoryRank>(std::move(shape), std::move(shared), num_spins,
+                                      options.timeout_seconds);
 }
 
 }  // namespace lockstep::comm
