@@ -206,8 +206,10 @@ CallHeader MemoryRank::announced_by(int peer) {
   return theirs.call(call_.sequence);
 }
 
-// Until end_data() this rank may use its peers' memory.
+// Until end_data() this rank may use its peers' memory. A barrier uses none: all have come, so it
+// has succeeded, whatever became of a rank since.
 void MemoryRank::begin_data() {
+  if (call_.operation == Operation::barrier) return;
   mine().in_data.value.store(1, kSeqCst);
   throw_if_failed();
 }
