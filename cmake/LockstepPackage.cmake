@@ -10,8 +10,9 @@ set(doc_folder ${CMAKE_INSTALL_DATAROOTDIR}/doc/lockstep)
 install(FILES README.md DESTINATION ${doc_folder} COMPONENT program)
 install(FILES LICENSE DESTINATION ${doc_folder} RENAME copyright COMPONENT program)
 # Pages of the labs, whose sources are in share/lockstep/labs without solutions; no fixes of the bug programs.
-# The book, where scripts/book.sh has built it.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/build/book DESTINATION ${doc_folder} COMPONENT program OPTIONAL)
+# The book, where scripts/book.sh has built it, without the spoilers of the bug lab.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/build/book DESTINATION ${doc_folder} COMPONENT program OPTIONAL
+  PATTERN spoilers EXCLUDE)
 install(DIRECTORY tutorials DESTINATION ${doc_folder} COMPONENT tutorials
   FILES_MATCHING PATTERN "*.cpp" PATTERN "*.h" PATTERN "*.md"
   REGEX "/tutorials/labs/.*[.](cpp|h)$" EXCLUDE REGEX "/tutorials/labs/(judging|host)$" EXCLUDE

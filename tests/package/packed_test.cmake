@@ -38,8 +38,8 @@ endif()
 
 file(SIZE ${package} num_bytes)
 math(EXPR num_megabytes "${num_bytes} / 1000000")
-if(num_megabytes GREATER_EQUAL 60)
-  message(FATAL_ERROR "[package] ${package} has ${num_megabytes} MB, and 60 is the limit")
+if(num_megabytes GREATER_EQUAL 90)
+  message(FATAL_ERROR "[package] ${package} has ${num_megabytes} MB, and 90 is the limit")
 endif()
 
 run_step(${root}/bin/lockstep train --dataset digits --model mlp:64-32-10 --parallel ddp --devices 2 --epochs 1)
