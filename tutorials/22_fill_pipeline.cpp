@@ -60,14 +60,12 @@ Variable sum_loss(const Variable& logits, const Tensor& labels) {
 template <typename Gradients>
 void train(const nn::Module& parameters, Device device, int num_steps, const Gradients& gradients) {
   optim::Sgd sgd(parameters.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
-  data::DataLoader loader(load_digits(), {.batch = num_rows, .shuffle = true, .device = device});
+  data::DataLoader loader(
+      load_digits(), {.batch = num_rows, .drop_last = true, .shuffle = true, .device = device});
   std::uint64_t epoch = 0;
   std::optional<data::Batch> batch;
   for (int step = 0; step < num_steps; ++step) {
-    while (!(batch = loader.next()) ||
-           batch->num_global_rows < static_cast<std::size_t>(num_rows)) {
-      if (!batch) loader.start_epoch(++epoch);
-    }
+    while (!(batch = loader.next())) loader.start_epoch(++epoch);
     sgd.zero_grad();
     gradients(*batch);
     sgd.step();

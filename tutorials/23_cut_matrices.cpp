@@ -156,14 +156,12 @@ std::shared_ptr<nn::Module> make_model(Device device) {
 // Every rank trains on all rows. The loss is the batch's mean.
 void train(nn::Module& model, Device device, int num_steps) {
   optim::Sgd sgd(model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
-  data::DataLoader loader(load_digits(), {.batch = num_rows, .shuffle = true, .device = device});
+  data::DataLoader loader(
+      load_digits(), {.batch = num_rows, .drop_last = true, .shuffle = true, .device = device});
   std::uint64_t epoch = 0;
   std::optional<data::Batch> batch;
   for (int step = 0; step < num_steps; ++step) {
-    while (!(batch = loader.next()) ||
-           batch->num_global_rows < static_cast<std::size_t>(num_rows)) {
-      if (!batch) loader.start_epoch(++epoch);
-    }
+    while (!(batch = loader.next())) loader.start_epoch(++epoch);
     sgd.zero_grad();
     cross_entropy(model(batch->x), batch->labels).backward();
     sgd.step();

@@ -54,16 +54,14 @@ class MicroBatches {
   MicroBatches(int count, int rank, int num_ranks, Device device)
       : count_(count),
         loader_(load_text(), {.batch = num_windows,
+                              .drop_last = true,
                               .shuffle = true,
                               .rank = rank,
                               .world_size = num_ranks,
                               .device = device}) {}
 
   void next_step() {
-    while (!(batch_ = loader_.next()) ||
-           batch_->num_global_rows < static_cast<std::size_t>(num_windows)) {
-      if (!batch_) loader_.start_epoch(++epoch_);
-    }
+    while (!(batch_ = loader_.next())) loader_.start_epoch(++epoch_);
   }
 
   // The mean loss of one of them.

@@ -14,7 +14,7 @@ struct SentTensor {
   std::shared_ptr<runtime::Event> written;  // passes when the data is there
 };
 
-// What the threads share beside their memory.
+// The threads share this beside their memory.
 struct Devices {
   explicit Devices(std::size_t num_ranks) : members(num_ranks), messages(num_ranks * num_ranks) {}
 

@@ -29,6 +29,7 @@
 #include "engine/comm/reduce.h"
 #include "engine/core/error.h"
 #include "engine/runtime/threads.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::comm {
 
@@ -49,6 +50,10 @@ struct GroupShape {
   // How the thread of asynchronous calls shares the cores.
   runtime::Worker::Slices slices = runtime::Worker::Slices::ordinary;
 };
+
+// True for an all-reduce that the ranks run in one pass over each other's memory, and not by its
+// plan; an observer of arrivals sees the plan's steps, which give the same bits.
+bool takes_one_pass(const GroupShape& shape, const CallHeader& call);
 
 class Group {
  public:
@@ -153,6 +158,12 @@ class Group {
   GroupShape shape_;
   BeforeStep before_step_;
 };
+
+inline bool takes_one_pass(const GroupShape& shape, const CallHeader& call) {
+  return shape.shares_memory && shape.world_size > 1 && call.device == DeviceType::cpu &&
+         call.operation == Operation::all_reduce && call.plan == plan::AllReducePlan::two_shot &&
+         trace::observer_of_arrivals() == nullptr;
+}
 
 inline void Group::run_directly(const CollectiveCall& call, std::span<void* const>) {
   lockstep::fail(ErrorCode::State, name_of(call.header.operation), "the {} ranks share no memory",

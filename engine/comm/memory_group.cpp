@@ -189,10 +189,7 @@ void MemoryRank::meet() {
 void MemoryRank::announce(const CallHeader& call, double timeout_seconds) {
   enter(call, timeout_seconds);
   CallHeader told = call;
-  const bool is_direct = shape().shares_memory && call.operation == Operation::all_reduce &&
-                         call.plan == plan::AllReducePlan::two_shot &&
-                         call.device == DeviceType::cpu && world_size() > 1;
-  if (is_direct) {
+  if (takes_one_pass(shape(), call)) {
     const std::byte* const data = reachable(call.memory, call.num_elements * size_of(call.dtype));
     told.memory = reinterpret_cast<void*>(memory_->address_of(data));
   }

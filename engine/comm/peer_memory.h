@@ -39,7 +39,7 @@ struct SharedState {
   std::shared_ptr<std::byte> data;  // aligned to a page
 };
 
-// Of every rank of a group of threads.
+// One for every rank of a group of threads.
 std::vector<SharedState> share_between_threads(int world_size, std::size_t num_bytes);
 
 // Throws Error{Device} if there is none.

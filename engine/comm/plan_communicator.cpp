@@ -178,11 +178,7 @@ class PlanCommunicator final : public Communicator {
   // ---
 
   std::size_t move_data(const CollectiveCall& call) {
-    const bool is_two_shot = call.header.operation == Operation::all_reduce &&
-                             call.header.plan == plan::AllReducePlan::two_shot && world_size() > 1;
-    const bool is_seen = trace::observer_of_arrivals() != nullptr;
-    const bool takes_short_cut =
-        is_on_cuda(call) || (shape_.shares_memory && is_two_shot && !is_seen);
+    const bool takes_short_cut = is_on_cuda(call) || takes_one_pass(shape_, call.header);
     group_->begin_data();
     const std::size_t num_bytes_sent = takes_short_cut ? move_directly(call) : move_by_plan(call);
     group_->end_data();

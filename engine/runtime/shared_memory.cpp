@@ -32,6 +32,11 @@ std::size_t rounded_up(std::size_t num_bytes, std::size_t unit) {
   return (num_bytes + unit - 1) / unit * unit;
 }
 
+// Blocks that are cut out of a slab have these sizes.
+std::size_t small_size(std::size_t num_bytes) {
+  return rounded_up(std::max<std::size_t>(num_bytes, 1), 64);
+}
+
 }  // namespace
 
 // The memory of this process's tensors, and those that it had before it was forked. They stay until
@@ -124,7 +129,7 @@ std::string SharedMemory::address() const {
 void* SharedMemory::allocate(std::size_t num_bytes) {
   const std::lock_guard lock(mutex_);
   if (num_bytes >= kLarge) return map_region(rounded_up(num_bytes, kPage));
-  const std::size_t size = rounded_up(std::max<std::size_t>(num_bytes, 1), 64);
+  const std::size_t size = small_size(num_bytes);
   std::vector<std::byte*>& free = small_[size];
   if (!free.empty()) {
     std::byte* const data = free.back();
@@ -163,8 +168,7 @@ bool SharedMemory::release(void* data, std::size_t num_bytes) {
   if (!offset_of(data)) return false;
   const std::lock_guard lock(mutex_);
   if (num_bytes < kLarge) {
-    small_[rounded_up(std::max<std::size_t>(num_bytes, 1), 64)].push_back(
-        static_cast<std::byte*>(data));
+    small_[small_size(num_bytes)].push_back(static_cast<std::byte*>(data));
     return true;
   }
   const auto found = regions_.find(static_cast<std::byte*>(data));

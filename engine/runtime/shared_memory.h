@@ -25,14 +25,14 @@ class SharedMemory {
  public:
   // Throws Error{Comm} if the system gives no memfd.
   SharedMemory();
-  // What others have mapped stays as it is.
+  // Other processes keep what they have mapped.
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  // That of this process's tensors: from now on its host pools take their blocks from it. A process
-  // that is forked later keeps copies of its own and shares nothing, until it calls this, too.
-  // Throws as the constructor does.
+  // The memory of this process's tensors: from now on its host pools take their blocks here. A
+  // process that is forked later keeps copies of its own and shares nothing, until it calls this,
+  // too. Throws as the constructor does.
   static SharedMemory& of_tensors();
 
   // Aligned to 64 bytes, from 64 KiB on to pages; zeros at first, except where memory is used

@@ -10,7 +10,7 @@ Kept kept_of_layer(const TransformerShape& shape, Recompute recompute,
   const double tokens_channels = shape.context * shape.channels;
   if (recompute == Recompute::full) return {tokens_channels, 0};
   const double scores = shape.heads * shape.context * shape.context;
-  // Of each device: what the devices do alike, and what they share.
+  // Each device has what all do alike, and its part of what they share.
   const double alike = tensor.shares_sequence ? tensor.devices : 1;
   Kept kept{tokens_channels * (4 / alike + 12 / tensor.devices), 0};
   if (shape.has_dropout) kept.bytes = tokens_channels * 2 / alike;

@@ -53,7 +53,7 @@ struct TensorParallel {
   bool shares_sequence = false;
 };
 
-// What one layer keeps of a sample: {values, bytes}.
+// A layer keeps this of a sample: {values, bytes}.
 struct Kept {
   double values = 0, bytes = 0;
 };
@@ -88,12 +88,12 @@ struct DeviceMemory {
   }
 };
 
-// What a pipeline's first stage keeps of a batch that passes through all stages: the activations of
+// A pipeline's first stage keeps this of a batch that passes through all stages: the activations of
 // its part of the model, of the micro-batches that wait for their backward pass. 1: no pipeline.
 double kept_share(const MemoryOptions& options);
 
-// Of the device that needs most. DataParallel's first device adds one replica's gradients at a
-// time.
+// The memory of the device that needs most. DataParallel's first device adds one replica's
+// gradients at a time.
 DeviceMemory device_memory(const NetMemory& net, const MemoryOptions& options);
 
 // The largest batch whose step fits; 0 if none does, or the activations are not known.

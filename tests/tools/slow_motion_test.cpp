@@ -74,7 +74,7 @@ TEST(SlowMotion, ActedAndPredictedStepsAgree) {
   }
 }
 
-// Where all cards share the way through host memory, more of them are slower.
+// All cards share the way through host memory, so more of them can be slower.
 TEST(SlowMotion, EightCardsWithoutPeerAccessAreSlowerThanFour) {
   const json rows = rows_of(
       "--act-as rtx4090-pcie4-8 --modes dp,ddp --devices 4,8 --steps 8 --batch 64 "

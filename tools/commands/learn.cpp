@@ -150,7 +150,7 @@ void print_wrapped(std::string_view text, std::string_view indent) {
   fmt::print("{}{}\n", indent, text);
 }
 
-// What the chapter begins with, and where it is, before its program runs.
+// Prints how the chapter begins, and where it is, before its program runs.
 void print_chapter(const CourseProgram& program) {
   if (*program.first_paragraph == '\0') return;
   print_wrapped(program.first_paragraph, "");

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "tools/text/format.h"
+#include "tools/text/html.h"
 
 namespace lockstep::tools::grading {
 namespace {
@@ -218,18 +218,6 @@ ordered_json check_json(const CheckResult& result) {
           {"hint", result.is_wrong_answer ? ordered_json(check.hint) : ordered_json()}};
 }
 
-// The text inside an element or a quoted attribute, so that no submission's text becomes markup.
-std::string escape(std::string_view text) {
-  static const std::map<char, std::string_view> kEscaped{
-      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
-  std::string html;
-  for (const char c : text) {
-    const auto found = kEscaped.find(c);
-    html += found == kEscaped.end() ? std::string_view(&c, 1) : found->second;
-  }
-  return html;
-}
-
 std::string csv_cell(std::string text) {
   if (!text.empty() && std::string("=+-@\t\r").find(text[0]) != std::string::npos) {
     text.insert(0, "'");
@@ -322,8 +310,8 @@ std::string to_html(const GradeReport& report) {
   std::string rows;
   for (const Line& line : lines_of(report, Notes::with_reasons)) {
     rows += fmt::format("<tr><td>{}</td><td class=\"n\">{}/{}</td><td>{}</td><td>{}</td></tr>\n",
-                        escape(line.name), line.points.got, line.points.possible, escape(line.lab),
-                        escape(line.note));
+                        escape_html(line.name), line.points.got, line.points.possible,
+                        escape_html(line.lab), escape_html(line.note));
   }
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"

@@ -12,6 +12,7 @@
 #include "tools/run/trace_file.h"
 #include "tools/show/explain.h"
 #include "tools/show/step_timeline.h"
+#include "tools/text/html.h"
 
 namespace lockstep::tools::page {
 namespace {
@@ -137,19 +138,6 @@ Json run_json(const PageRun& run) {
   return json;
 }
 
-// Escapes what would end the script element that holds the text, or begin another.
-std::string json_text(const Json& json) {
-  std::string text;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
-    if (c == '<') {
-      text += "\\u003c";
-    } else {
-      text += c;
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string make_page(const std::vector<PageRun>& runs, std::string_view chart_js) {
@@ -158,18 +146,12 @@ std::string make_page(const std::vector<PageRun>& runs, std::string_view chart_j
           "(scripts/setup.sh does), configure and build again");
   Json json = Json::array();
   for (const PageRun& run : runs) json.push_back(run_json(run));
-  std::string page;
-  std::string_view rest = kPageHtml;
-  const auto put = [&](std::string_view place, std::string_view text) {
-    const std::size_t at = rest.find(place);
-    page.append(rest.substr(0, at)).append(text);
-    rest.remove_prefix(at + place.size());
-  };
-  put("/* page.css */", kPageCss);
-  put("\"RUNS\"", json_text(json));
-  put("/* chart.js */", chart_js);
-  put("/* page.js */", kPageJs);
-  return page.append(rest);
+  PageTemplate page(kPageHtml);
+  page.put("/* page.css */", kPageCss);
+  page.put("\"RUNS\"", script_text(json));
+  page.put("/* chart.js */", chart_js);
+  page.put("/* page.js */", kPageJs);
+  return page.finish();
 }
 
 }  // namespace lockstep::tools::page

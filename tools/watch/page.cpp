@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "engine/trace/breakdown.h"
+#include "tools/text/html.h"
 #include "tools/watch/page_files.h"
 
 namespace lockstep::watch {
@@ -235,50 +236,19 @@ std::string_view to_string(Collective::Of of) {
   return kNames[static_cast<std::size_t>(of)];
 }
 
-void append_escaped(std::string& html, std::string_view text) {
-  for (const char c : text) {
-    if (c == '<') {
-      html += "&lt;";
-    } else if (c == '&') {
-      html += "&amp;";
-    } else {
-      html += c;
-    }
-  }
-}
-
 // The moments' sentences. A reason stands where it is first given.
 std::string list_of(const PageRecording& recording, const Story& story) {
-  std::string html = "<section><h2>";
-  append_escaped(html, recording.title);
-  html += "</h2><ol>\n";
+  std::string html = fmt::format("<section><h2>{}</h2><ol>\n", tools::escape_html(recording.title));
   std::vector<std::string_view> given;
   for (const Moment& moment : story.moments) {
-    html += "<li><b>";
-    append_escaped(html, moment.sentence);
-    html += "</b>";
+    html += fmt::format("<li><b>{}</b>", tools::escape_html(moment.sentence));
     if (std::ranges::find(given, moment.reason) == given.end()) {
       given.push_back(moment.reason);
-      html += " <span>";
-      append_escaped(html, moment.reason);
-      html += "</span>";
+      html += fmt::format(" <span>{}</span>", tools::escape_html(moment.reason));
     }
     html += "</li>\n";
   }
   return html + "</ol></section>\n";
-}
-
-// Escapes what would end the script element that holds the text.
-std::string script_text(const Json& json) {
-  std::string text;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
-    if (c == '<') {
-      text += "\\u003c";
-    } else {
-      text += c;
-    }
-  }
-  return text;
 }
 
 }  // namespace
@@ -330,19 +300,13 @@ std::string make_page(const std::vector<PageRecording>& recordings) {
     all.push_back(page_json(recording, story));
     lists += list_of(recording, story);
   }
-  std::string page;
-  std::string_view rest = kHtml;
-  const auto put = [&](std::string_view place, std::string_view text) {
-    const std::size_t at = rest.find(place);
-    page.append(rest.substr(0, at)).append(text);
-    rest.remove_prefix(at + place.size());
-  };
-  put("/* page.css */", kCss);
-  put("<!-- LISTS -->", lists);
-  put("\"RECORDINGS\"", script_text(all));
-  put("\"QUOTES\"", kQuotes);
-  put("/* page.js */", kJs);
-  return page.append(rest);
+  tools::PageTemplate page(kHtml);
+  page.put("/* page.css */", kCss);
+  page.put("<!-- LISTS -->", lists);
+  page.put("\"RECORDINGS\"", tools::script_text(all));
+  page.put("\"QUOTES\"", kQuotes);
+  page.put("/* page.js */", kJs);
+  return page.finish();
 }
 
 }  // namespace lockstep::watch

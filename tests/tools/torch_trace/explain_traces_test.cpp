@@ -36,7 +36,7 @@ Arguments explain(std::vector<std::string> files, Arguments more = {}) {
   return files;
 }
 
-// What --json says of these files.
+// The answer of --json about these files.
 nlohmann::json explained(const std::vector<std::string>& files) {
   const TempFolder folder;
   const Outcome outcome = run_lockstep(explain(files, {"--json", "out.json"}), folder.path());

@@ -1,4 +1,4 @@
-// What is read from a trace, on traces with known figures.
+// Traces with known figures, and what is read from them.
 #include "tools/torch_trace/rank_trace.h"
 
 #include <gmock/gmock.h>

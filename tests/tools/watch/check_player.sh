@@ -10,14 +10,7 @@
 set -euo pipefail
 lockstep=$(realpath "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-browser=${LOCKSTEP_CHROMIUM:-}
-for name in chromium chromium-browser google-chrome; do
-  if [[ -z $browser ]]; then browser=$(command -v "$name" || true); fi
-done
-if [[ -z $browser ]]; then
-  echo "skipped: no chromium found; install the package chromium, or name one in LOCKSTEP_CHROMIUM"
-  exit 77
-fi
+source "$here/../../support/find_browser.sh"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
