@@ -12,7 +12,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <string_view>
 #include <system_error>
 
 #include "engine/core/error.h"
@@ -22,6 +21,7 @@
 #include "tools/commands/course.h"
 #include "tools/flags/command_line.h"
 #include "tools/run/processes.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {
@@ -138,23 +138,11 @@ void print_next(const CourseProgram* next) {
   fmt::print("next: {}\n  lockstep learn next\n", next->name);
 }
 
-// In lines of at most 80 columns.
-void print_wrapped(std::string_view text, std::string_view indent) {
-  const std::size_t room = 80 - indent.size();
-  while (text.size() > room) {
-    const std::size_t end = text.rfind(' ', room);
-    if (end == text.npos) break;  // one long word
-    fmt::print("{}{}\n", indent, text.substr(0, end));
-    text.remove_prefix(end + 1);
-  }
-  fmt::print("{}{}\n", indent, text);
-}
-
 // Prints how the chapter begins, and where it is, before its program runs.
 void print_chapter(const CourseProgram& program) {
   if (*program.first_paragraph == '\0') return;
-  print_wrapped(program.first_paragraph, "");
-  fmt::print("\nThe chapter: {}\n\n", find_chapter(std::string(program.name).substr(3)));
+  fmt::print("{}\n\nThe chapter: {}\n\n", wrap(program.first_paragraph),
+             find_chapter(std::string(program.name).substr(3)));
 }
 
 void print_course() {
@@ -165,7 +153,7 @@ void print_course() {
     const auto passed = progress.find(without_number(program.name));
     fmt::print("{:<24} {:>3}  {}\n", program.name, program.minutes,
                passed == progress.end() ? "-" : passed->second);
-    print_wrapped(program.question, "  ");
+    fmt::print("  {}\n", wrap(program.question, kTerminalColumns, 2));
     minutes += program.minutes;
   }
   fmt::print("min: minutes to read and run it, {:.1f} hours in all\n", minutes / 60.0);
