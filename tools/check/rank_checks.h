@@ -91,10 +91,10 @@ class RankChecks final : public StepChecks {
   };
   // A rank's message to the others.
   struct Report {
-    std::vector<Finding> findings;                        // the first one, if any
-    std::vector<StepLoss> losses;                         // of the steps since the last exchange
-    StepLoss epoch_loss;                                  // of the steps of this epoch
-    std::vector<StepParts> parts;                         // of the same steps
+    std::vector<Finding> findings;  // the first one, if any
+    std::vector<StepLoss> losses;   // one for each step since the last exchange
+    StepLoss epoch_loss;            // this epoch's
+    std::vector<StepParts> parts;   // for the same steps
     std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
     FromOneDevice from_one_device;                        // computed by rank 0 alone
 
@@ -118,7 +118,7 @@ class RankChecks final : public StepChecks {
   // names that they are kept by.
   KeptTensors read(std::size_t local, std::size_t step, Elements elements,
                    const TensorOf& tensor_of, const std::string& suffix);
-  // By name: each parameter, and what its optimizer keeps for it.
+  // Each parameter, and what its optimizer keeps for it, by name.
   KeptTensors state_of(std::size_t local, std::size_t step, Elements elements);
   KeptTensors gradients_of(std::size_t local, std::size_t step, Elements elements);
   // Batch norm's running ones, on rank 0, whose are the run's.
@@ -150,7 +150,7 @@ class RankChecks final : public StepChecks {
                           FromOneDevice& compared);
   std::string statistic_against_the_rule(std::size_t step, const KeptTensors& before,
                                          const ReferenceGradient& after);
-  // With a communicator the thread drives one rank, and every rank gets all reports.
+  // Every rank gets all reports. With a communicator the thread drives one rank.
   std::vector<Report> exchange(std::vector<Report> mine) const;
   // Judges all ranks' reports on the steps up to this one; the earliest finding is the run's
   // failure.
@@ -173,14 +173,14 @@ class RankChecks final : public StepChecks {
   const std::set<std::size_t> due_;
   const bool is_exact_;
   const bool is_cheap_;                          // true if reading tensors in every step is cheap
-  std::map<std::string, double> weight_decays_;  // of the whole parameters
+  std::map<std::string, double> weight_decays_;  // by whole parameter
   std::vector<std::string> stepped_;  // the optimizer's parameters, or those of its pieces
   bool has_stepped_ = false;          // so optimizers keep something
   std::vector<Local> locals_;         // by local rank
   KeptTensors initial_;               // rank 0's weights
   std::optional<std::size_t> epoch_of_order_;
-  std::vector<std::size_t> order_;  // of the rows in that epoch
-  StepLoss epoch_loss_;             // of all ranks, up to the last judged step
+  std::vector<std::size_t> order_;  // the rows' order in that epoch
+  StepLoss epoch_loss_;             // the sum over all ranks, up to the last judged step
   LossCurve curve_;                 // the same
   LossWatch watch_;
   std::optional<std::size_t> explosion_;  // the step

@@ -101,8 +101,7 @@ void add_run_flags(CLI::App& run, RunFlags& flags) {
       ->type_name("N");
   run.add_option("--nproc-per-node,--nproc_per_node", flags.nproc_per_node,
                  "ranks on this machine; gpu: one for each GPU, cpu: one for each core, auto: gpu "
-                 "if there are "
-                 "GPUs, else cpu")
+                 "if there are GPUs, else cpu")
       ->type_name("N|gpu|cpu|auto");
   run.add_option("--node-rank,--node_rank", flags.node_rank, "which of the machines this is");
   CLI::Option* const address = run.add_option("--master-addr,--master_addr", flags.master_address,
@@ -147,7 +146,6 @@ void add_run_flags(CLI::App& run, RunFlags& flags) {
       ->type_name("RANKS");
   run.add_option("--role", flags.options.role,
                  "name of the ranks' role, which they find in ROLE_NAME")
-
       ->type_name("NAME");
   run.add_option("--bind-to,--bind_to", flags.bind_to,
                  "core: each rank has cores of its own, if there are enough; none: all share them")
@@ -198,7 +196,7 @@ void set_streams(LaunchOptions& options, const RunFlags& flags) {
   const int num_ranks = options.num_ranks;
   options.redirects = parse_streams("--redirects", flags.redirects, num_ranks);
   options.tee = parse_streams("--tee", flags.tee, num_ranks);
-  // Without a word about what goes there, a folder for logs gets both streams; the console too.
+  // A folder for logs gets both streams, like the console, if no flag says what goes there.
   if (!flags.log_dir.empty() && flags.redirects.empty() && flags.tee.empty()) {
     options.tee = parse_streams("--tee", "3", num_ranks);
   }

@@ -34,9 +34,9 @@ struct FileRow {
   std::vector<double> epoch_seconds;
   double step_seconds = 0;
   std::optional<double> speedup, ideal_speedup, efficiency;
-  std::string what_if;                // of a predicted row: what was changed, "batch=64"
-  std::string topology;               // of a predicted row: what it was predicted for
-  std::vector<double> busy_fraction;  // of each device
+  std::string what_if;                // in a predicted row, the change: "batch=64"
+  std::string topology;               // the machine of a row that is simulated or predicted
+  std::vector<double> busy_fraction;  // one for each device
   std::size_t comm_bytes = 0;         // that the busiest device sends in a step
   // The breakdown of the drawn step: its nine parts, step and overlapped_comm.
   std::optional<trace::StepBreakdown> breakdown;
@@ -70,7 +70,7 @@ RunFile parse_run_file(std::string_view name, const std::string& text, std::stri
 std::string name_of(const FileRow& row);
 
 struct FoundRuns {
-  std::vector<std::string> paths;     // of run files
+  std::vector<std::string> paths;     // the run files'
   std::vector<std::string> left_out;  // JSON files in folders that are not run files
 };
 

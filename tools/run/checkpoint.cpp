@@ -80,7 +80,7 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
     const bool is_named = is_checkpoint_name(entry.path().filename().string());
     if (is_named && entry.is_directory(none)) found.push_back(entry);
   }
-  // By number: a name may have more digits than the others.
+  // Sorts by number: a name may have more digits than the others.
   std::ranges::sort(found, [](const fs::path& a, const fs::path& b) {
     const std::string x = a.filename();
     const std::string y = b.filename();
@@ -102,7 +102,7 @@ void remove_old(const CheckpointPlan& plan) {
   }
 }
 
-// By the names that they have in the file; without what belongs to a parameter's padding.
+// The tensors under their names in the file, without what belongs to a parameter's padding.
 nn::StateDict optimizer_tensors(const Checkpoint& checkpoint) {
   nn::StateDict state;
   for (const auto& [name, of_parameter] : checkpoint.optimizer) {
@@ -193,7 +193,7 @@ bool is_whole(const fs::path& folder) {
   }
 }
 
-// How to go on where a checkpoint is damaged. word: that of --resume.
+// Advises how to go on where a checkpoint is damaged. word: that of --resume.
 std::string way_on(const fs::path& damaged, const std::string& word) {
   const std::vector<fs::path> all = checkpoints_in(damaged.parent_path());
   const auto whole = std::ranges::find_if(
@@ -274,7 +274,7 @@ std::string describe_differences(const nlohmann::ordered_json& before, const Tra
 void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint) {
   const std::string name = fmt::format("{}{:08}", kPrefix, checkpoint.step);
   const fs::path target = plan.folder / name;
-  if (fs::exists(target / kState)) return;  // of an earlier run that came as far
+  if (fs::exists(target / kState)) return;  // an earlier run came as far
   on_disk(target, [&] {
     const fs::path unfinished = plan.folder / fmt::format("{}{}", kUnfinished, name);
     fs::remove_all(unfinished);

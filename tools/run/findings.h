@@ -49,7 +49,7 @@ LargestDifference largest_difference(const KeptTensors& a, const KeptTensors& b)
 KeptTensors parameters_of(const KeptTensors& state);
 KeptTensors statistics_of(const KeptTensors& state, const KeptTensors& scale);
 
-// How far a run's state is from another's.
+// The distance between the states of two runs.
 struct StateDistance {
   LargestDifference parameters;
   LargestDifference statistics;  // relative to their size in `expected`

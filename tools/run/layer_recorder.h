@@ -1,5 +1,5 @@
 // Records what each layer of a model computes, takes and keeps in a step, as its kernels report it.
-// So the predictor, which starts from this, counts the same work that slow motion acts out.
+// So the predictor, which starts from this, counts the same work that slow motion paces.
 //
 // A layer is a module with parameters, and the parameterless operations after it.
 #pragma once

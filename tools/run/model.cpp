@@ -41,7 +41,7 @@ data::EpochSampler sampler_of_all(const TrainingTask& task, std::size_t world_si
   return [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); };
 }
 
-// Without the steps that a resumed run has made.
+// Leaves out the steps that a resumed run has behind it.
 data::EpochSampler make_sampler(const TrainingTask& task, std::size_t world_size,
                                 std::size_t rank) {
   const std::size_t done = task.first_step();

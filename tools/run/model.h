@@ -25,7 +25,7 @@ std::vector<Device> devices_of(const Strategies& strategies);
 std::vector<double> sum_over_ranks(const parallel::Strategy& strategy,
                                    const std::vector<double>& numbers);
 
-// With the task's weights, on the device.
+// Makes the task's model with its weights on the device.
 std::shared_ptr<nn::Module> make_model(const TrainingTask& task, Device device);
 
 // For a run that one thread drives. Weights are those of DDP with a thread per rank, bit by bit.
@@ -51,7 +51,7 @@ std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task,
 Tensor add_gradients(const TrainingTask& task, parallel::Strategy& strategy,
                      const data::Batch& batch);
 
-// How many tensors the optimizer keeps for a parameter, once it has made a step.
+// The number of tensors that the optimizer keeps for a parameter, once it has made a step.
 std::size_t num_state_tensors(const OptimizerSettings& settings);
 
 // The optimizer's state by parameter, after num_steps steps. Only rank 0 has all tensors. All ranks

@@ -36,7 +36,7 @@ void run_as_rank(const RankFlags& flags, DeviceType type,
 // Calls work and rethrows its errors, with their code, as "[rank 2] ...".
 void name_rank_in_errors(const launch::RankEnvironment& rank, const std::function<void()>& work);
 
-// How many ranks of this host share this rank's cores; 1 if a launcher gave it cores of its own.
+// The number of this host's ranks that share this rank's cores; 1 if a launcher gave it its own.
 std::size_t num_ranks_on_cores(const launch::RankEnvironment& rank);
 
 // Returns every rank's bytes by rank; empty on all ranks but 0. Every rank of the job calls it once

@@ -36,9 +36,9 @@ class TrainingStep {
 
   double learning_rate(std::size_t step) const;
   runtime::Stream& stream() const;  // whose times stand for the step
-  // By local rank.
+  // The optimizers, by local rank.
   const std::vector<std::unique_ptr<optim::Optimizer>>& optimizers() const { return optimizers_; }
-  const std::vector<data::Batch>& batches() const { return batches_; }  // of the last step
+  const std::vector<data::Batch>& batches() const { return batches_; }  // the last step's
 
  private:
   struct CapturedSteps;

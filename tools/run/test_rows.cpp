@@ -6,7 +6,7 @@
 namespace lockstep::tools {
 namespace {
 
-// How many labels the logits get right; for a text, the sum of their losses.
+// The number of labels that the logits get right; for a text, the sum of their losses.
 double judge(const TrainingTask& task, const Variable& logits, const Tensor& labels) {
   if (!task.is_text()) return static_cast<double>(nn::count_correct(logits.value(), labels));
   return parallel::sum_cross_entropy(logits, labels).item();

@@ -26,7 +26,7 @@ checkpoint::Metadata metadata_of(const TrainingTask& task);
 // Prints a line about a flag on stderr, once per job.
 void note_once(std::string_view flag, std::string_view text);
 
-// How errors of the two checks below name a file, and the advice that they end with.
+// A file as the errors of the two checks below name it.
 struct WeightsFile {
   ErrorCode code = ErrorCode::State;
   std::string_view flag = "--init";

@@ -22,7 +22,7 @@ struct FileLayer {
   std::optional<predict::LayerShape> attention = {};  // its two products, as one
   std::vector<double> forward_bytes = {};  // bytes that each other kernel reads and writes
   std::vector<double> backward_bytes = {};
-  std::vector<std::size_t> buffer_bytes = {};  // of each buffer, for any number of rows
+  std::vector<std::size_t> buffer_bytes = {};  // each buffer's, for any number of rows
   double output_bytes = 0;
 };
 
@@ -34,7 +34,7 @@ struct FileWorkload {
   double optimizer_seconds = 0;
   std::vector<FileLayer> layers;              // in the model's order, at least one
   std::vector<std::string> ready_order = {};  // parameters, as their gradients become ready
-  std::size_t rows_per_epoch = 1;             // of the data set
+  std::size_t rows_per_epoch = 1;             // the data set's
 };
 
 // Measures a step on one device with all its threads, layer by layer (layer_recorder.h).
