@@ -31,7 +31,7 @@ DevicePlacement devices(Mode mode, int count) {
 TrainingResult train_checked(const TrainingTask& task, const DevicePlacement& placement) {
   TrainingObserver observer;
   observer.checks = Checks::on;
-  return train(task, placement, observer);
+  return train(task, placement, observer).result;
 }
 
 std::vector<std::size_t> checked_steps(const TrainingResult& result) {
@@ -89,7 +89,7 @@ TEST(RankChecks, AcceptRanksWithoutRows) {
 TEST(RankChecks, LeaveNoTraceInTheRun) {
   for (const Mode mode : {Mode::data_parallel, Mode::ddp}) {
     const TrainingTask task = digits_task(400, 8);
-    const TrainingResult plain = train(task, devices(mode, 4));
+    const TrainingResult plain = train(task, devices(mode, 4)).result;
     const TrainingResult checked = train_checked(task, devices(mode, 4));
     EXPECT_EQ(keep(checked.weights), keep(plain.weights));
     EXPECT_EQ(checked.comm_bytes_per_step, plain.comm_bytes_per_step);

@@ -129,7 +129,7 @@ std::string describe_work(const TrainingFlags& flags, const std::vector<PlannedR
 
 // The workload's layers are measured on the device type that this command compares.
 PredictionTask measured_by(PredictionTask prediction, const RunRow& single) {
-  if (single.result.acted) return prediction;
+  if (single.result.simulated) return prediction;
   const bool is_gpu = single.placement.devices[0].type == DeviceType::cuda;
   prediction.run.measured_on = is_gpu ? runtime::physical_gpus()[0].name
                                       : device_name(cpu_name(), single.threads_per_device);

@@ -9,7 +9,6 @@
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/flags/numbers.h"
-#include "tools/run/pipeline.h"
 #include "tools/run/placement.h"
 #include "tools/run/slow_motion.h"
 #include "tools/text/format.h"
@@ -47,7 +46,7 @@ std::vector<DevicePlacement> list_placements(TrainingFlags flags,
         continue;
       }
       placements.push_back({mode, resolve_devices(flags, type)});
-      require_on_stage(flags, placements.back().devices);
+      require_simulated_devices(flags, placements.back().devices);
     }
   }
   return placements;
@@ -109,16 +108,8 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::vector<
       require(!rows_per_device || batch <= task.data->train.num_rows(), ErrorCode::Usage,
               "--per-device-batch", "{} rows on each of {} devices are more than the {} of {}",
               *rows_per_device, num_devices, task.data->train.num_rows(), flags.dataset);
-      TrainingTask of_row = with_batch(task, flags, batch);
-      if (placement.mode == Mode::pipeline) {
-        of_row = with_pipeline(std::move(of_row), flags, num_devices);
-      }
-      of_row.cuts_tensors = placement.mode == Mode::tensor;
-      if (of_row.cuts_tensors) require_fitting_tensor(flags, of_row, num_devices);
-      rows.push_back(
-          {placement, std::move(of_row), rows_per_device, are_missing(num_devices, type)});
-      rows.back().task.shard = shard_depth(placement.mode);
-      require_fitting_sampler(rows.back().task, placement);
+      rows.push_back({placement, fitted_task(with_batch(task, flags, batch), flags, placement),
+                      rows_per_device, are_missing(num_devices, type)});
       if (rows_per_device && !rows.back().is_missing) {
         require_rows_for_batch_norm(rows.back().task, flags, {&placement, 1});
       }

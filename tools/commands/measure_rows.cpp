@@ -13,16 +13,14 @@
 #include "engine/launch/process.h"
 #include "engine/nn/state_dict.h"
 #include "engine/runtime/logical_device.h"
-#include "engine/trace/recorder.h"
 #include "kernels/matmul_precision.h"
 #include "tools/commands/compare_rows.h"
 #include "tools/commands/train_report.h"
-#include "tools/record/contention.h"
+#include "tools/record/measured_row.h"
 #include "tools/record/row_file.h"
 #include "tools/run/interruption.h"
 #include "tools/run/placement.h"
 #include "tools/run/processes.h"
-#include "tools/run/ranks.h"
 #include "tools/show/row_table.h"
 #include "tools/text/format.h"
 #include "tools/text/status_line.h"
@@ -102,26 +100,6 @@ RunRow run_resumed_row(const TrainingFlags& flags, const PlannedRow& planned) {
 
 constexpr double kFirstWarmUpSeconds = 0.5;
 
-// Runs a row whose devices all belong to this process.
-RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,
-                    TrainingObserver observer, double warm_up_seconds) {
-  const DevicePlacement& placement = planned.placement;
-  apply_threads_per_device(flags, placement.devices.size());
-  warm_up(planned.task, placement, warm_up_seconds);
-  RunRow row = planned_row(planned.task, placement);
-  ContentionProbe probe(placement.devices);
-  probe.sample();
-  observer.on_epoch = [&probe](std::size_t, double, double) { probe.sample(); };
-  trace::start(record_options(planned.task, placement.devices.size()));
-  row.result = train(planned.task, placement, observer);
-  throw_if_interrupted();
-  trace::stop();
-  row.contended = row.result.acted
-                      ? row.result.acted->put_off > kNotablePutOff
-                      : probe.verdict(row.threads_per_device * placement.devices.size());
-  return row;
-}
-
 // One device of the row's kind.
 DevicePlacement single_placement(const PlannedRow& planned) {
   return {Mode::single, {Device{planned.placement.devices[0].type, 0}}};
@@ -129,11 +107,16 @@ DevicePlacement single_placement(const PlannedRow& planned) {
 
 RunRow run_row(const PlannedRow& planned, const TrainingFlags& flags,
                const TrainingObserver& observer, double warm_up_seconds) {
-  if (!has_processes(flags, planned.placement)) {
-    return run_row_here(planned, flags, observer, warm_up_seconds);
+  const DevicePlacement& placement = planned.placement;
+  if (!has_processes(flags, placement)) {
+    apply_threads_per_device(flags, placement.devices.size());
+    warm_up(planned.task, placement, warm_up_seconds);
+    RunRow row = measure_row(planned.task, placement, observer, Recorded::yes).row;
+    throw_if_interrupted();
+    return row;
   }
-  const RunRow expected = planned_row(planned.task, planned.placement);
-  RunRow row = run_process_row(flags, planned.placement, planned.task.batch);
+  const RunRow expected = planned_row(planned.task, placement);
+  RunRow row = run_process_row(flags, placement, planned.task.batch);
   row.batch = expected.batch;
   row.epoch_rows = expected.epoch_rows;
   row.bubble_formula = expected.bubble_formula;
@@ -227,9 +210,9 @@ class Repeater {
     all_cores.threads_per_device.reset();
     apply_threads_per_device(all_cores, 1);
     task.slow_motion = nullptr;
-    TrainingResult result = train(as_the_row(planned, task), single_placement(planned), observer_);
+    Run run = train(as_the_row(planned, task), single_placement(planned), observer_);
     throw_if_interrupted();
-    return result;
+    return std::move(run.result);
   }
 
   // The row's weights under a task.
@@ -238,13 +221,13 @@ class Repeater {
       TrainingFlags flags = flags_;
       flags.dtype = lockstep::to_string(task.dtype);
       flags.trace_path.clear();
-      const RunRow row = run_process_row(std::move(flags), planned.placement, task.batch);
+      const RunRow row = run_process_row(flags, planned.placement, task.batch);
       return task.num_steps == planned.task.num_steps ? keep(row.result.weights)
                                                       : row.result.findings->first_weights;
     }
     apply_threads_per_device(flags_, planned.placement.devices.size());
     task.slow_motion = nullptr;
-    KeptTensors weights = keep(train(task, planned.placement).weights);
+    KeptTensors weights = keep(train(task, planned.placement).result.weights);
     throw_if_interrupted();
     return weights;
   }
@@ -396,7 +379,7 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
     RunRow& row = rows.back();
     judge_row(planned, repeater.single(planned, planned.task), repeater.repeats_of(planned), row);
     const Scaling first = scaling(row, baseline_of(rows, index), runtime::num_cores());
-    const bool is_again = first.is_too_efficient() && !row.result.acted;
+    const bool is_again = first.is_too_efficient() && !row.result.simulated;
     const std::size_t changed = is_again ? measure_again(plan, flags.training, rows) : index;
     progress.end_row();
     if (is_again) {

@@ -2,26 +2,22 @@
 // processes.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "engine/core/error.h"
 #include "engine/launch/launcher.h"
 #include "engine/runtime/logical_device.h"
-#include "engine/trace/recorder.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/train_report.h"
 #include "tools/commands/watching.h"
 #include "tools/flags/command_line.h"
 #include "tools/flags/help.h"
 #include "tools/flags/training_flags.h"
-#include "tools/record/contention.h"
+#include "tools/record/measured_row.h"
 #include "tools/record/row_file.h"
 #include "tools/run/interruption.h"
-#include "tools/run/pipeline.h"
 #include "tools/run/placement.h"
-#include "tools/run/ranks.h"
 #include "tools/run/settings.h"
 #include "tools/run/slow_motion.h"
 #include "tools/run/start_ranks.h"
@@ -50,7 +46,7 @@ void require_fitting_processes(const TrainingFlags& flags, int num_ranks) {
 }
 
 DevicePlacement placement_of(const TrainingFlags& flags, int num_ranks, DeviceType type) {
-  DevicePlacement placement{mode_of(flags), {}, std::nullopt};
+  DevicePlacement placement{mode_of(flags)};
   for (int rank = 0; rank < num_ranks; ++rank) placement.devices.push_back({type, rank});
   return placement;
 }
@@ -65,56 +61,66 @@ std::vector<Device> devices_here(const RankJob& rank) {
   return devices;
 }
 
-// nvidia-smi does not know the ranks of one job, so with a shared GPU it cannot tell.
-std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict) {
-  const bool is_sharing = job.num_physical_devices < job.devices.size();
-  const bool is_gpu = job.devices[0].type == DeviceType::cuda;
-  return is_gpu && is_sharing ? std::nullopt : verdict;
-}
-
-void take_checks(const TrainingTask& task, TrainingObserver& observer) {
-  observer.checks = Checks::on;
-  if (task.sampler == Sampler::exact) observer.on_loss = {};  // the verdict tells an explosion
-}
-
 // The first signal waits for the end of this; --row is a part of `compare`, which ends it.
 constexpr const char* kEndingStep = "this step";
 
-// Returns the exit code.
-int work(TrainingFlags flags, const CommandLine& command, const TrainingTask& task, RankJob& rank) {
-  flags.comm = rank.comm;
-  const DevicePlacement expected = placement_of(flags, rank.world_size(), rank.device.type);
-  const std::size_t num_sharing = num_ranks_on_cores(rank.environment);
-  apply_threads_per_device(flags, num_sharing);
-  if (rank.is_first()) {
-    require_writable_outputs(flags);
-    fmt::print(progress_stream(flags), "{}\n{}\n", describe_devices(devices_here(rank)),
-               wrap(describe_job(rank)));
-    print_task(flags, task, expected);
-    std::fflush(progress_stream(flags));
-  }
+// The task of these flags, checked against its devices.
+TrainingTask task_for(const TrainingFlags& flags, const DevicePlacement& placement) {
+  require_effects(flags, {placement.mode}, placement.devices[0].type);
+  TrainingTask task = read_task(flags, placement.devices.size());
+  // Of ranks that are processes only rank 0 has outputs.
+  if (flags.ranks == "threads") require_writable_outputs(flags);
+  load_task(task, flags);
+  task = fitted_task(std::move(task), flags, placement);
+  require_rows_for_batch_norm(task, flags, {&placement, 1});
+  return task;
+}
+
+void print_beginning(const TrainingFlags& flags, const TrainingTask& task,
+                     const DevicePlacement& placement, const RankJob* job) {
+  std::FILE* const out = progress_stream(flags);
+  fmt::print(out, "{}\n", describe_devices(job ? devices_here(*job) : placement.devices));
+  if (job) fmt::print(out, "{}\n", wrap(describe_job(*job)));
+  print_task(flags, task, placement);
+  std::fflush(out);
+}
+
+// Trains on devices that all belong to this process or, with a job, as one of its ranks. Rank 0
+// prints and writes. Returns the exit code.
+int train_and_report(const TrainingFlags& flags, const CommandLine& command,
+                     const TrainingTask& task, const DevicePlacement& placement,
+                     RankJob* job = nullptr) {
+  const bool is_first = !job || job->is_first();
   const bool is_row = !flags.row_path.empty();
-  if (is_row && !task.resumed) warm_up(task, rank);
-  if (needs_recording(flags)) trace::start(record_options(task, 1));
-  ContentionProbe probe(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
-  probe.sample();
-  Progress progress({{"training", task.num_steps}});
-  TrainingObserver observer = report_progress(flags, task, probe, progress);
-  if (is_row) take_checks(task, observer);
-  std::optional<Interruption> interruption;
-  if (!is_row) interruption.emplace(rank.is_first() ? kEndingStep : nullptr);
-  JobResult job = train_in_job(task, rank, observer);
-  clear_status();
-  if (!rank.is_first()) {
-    const int signal = job.result.stopped_by;
-    return signal == 0 ? 0 : 128 + signal;
+  apply_threads_per_device(flags,
+                           job ? num_ranks_on_cores(job->environment) : placement.devices.size());
+  if (job && is_first) require_writable_outputs(flags);
+  if (is_first) print_beginning(flags, task, placement, job);
+  std::optional<watch::Recorder> recorder;
+  if (!flags.watch_path.empty()) {
+    require_watchable(flags, placement.devices[0].type, placement.devices.size(), "--watch");
+    require_short(task, placement, watch::Numbers::no);
+    recorder.emplace(watch::Numbers::no);
   }
-  RunRow row = planned_row(task, {expected.mode, job.devices, job.num_physical_devices});
-  row.contended = contention(job, probe.verdict(row.threads_per_device * num_sharing,
-                                                num_sharing == 1 ? 0 : job.cpu_seconds_of_peers));
-  row.result = std::move(job.result);
+  if (is_row && !task.resumed) warm_up(task, placement, 0, job);
+  Progress progress({{"training", task.num_steps}});
+  TrainingObserver observer = report_progress(flags, task, progress);
+  if (flags.live) observer.on_step = {};  // the lanes show it
+  if (is_row) observer.checks = Checks::on;
+  // The verdict tells an explosion.
+  if (is_row && task.sampler == Sampler::exact) observer.on_loss = {};
+  std::optional<Interruption> interruption;
+  if (!is_row) interruption.emplace(is_first ? kEndingStep : nullptr);
+  const Recorded is_recorded = needs_recording(flags) ? Recorded::yes : Recorded::no;
+  const auto [row, recording] = measure_row(task, placement, observer, is_recorded, job);
+  clear_status();
+  if (!is_first) return row.result.stopped_by == 0 ? 0 : 128 + row.result.stopped_by;
+  if (recorder) {
+    write_watch_page(flags.watch_path, {recorded(task, placement, *recorder)},
+                     progress_stream(flags));
+  }
   if (is_row) write_row(flags.row_path, row);
-  report_training(flags, command, task, row, job.recording, rank.device);
+  report_training(flags, command, task, row, recording, own_devices(placement, job)[0]);
   return end_training(flags, task, row.result);
 }
 
@@ -132,8 +138,6 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   return start_ranks(command, num_ranks);
 }
 
-// Trains as a rank. Rank 0 prints and writes the same as `train` with threads. Returns the exit
-// code.
 int train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& environment,
                   const CommandLine& command) {
   int exit_code = 0;
@@ -141,70 +145,28 @@ int train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& env
     require_fitting_processes(flags, environment.world_size);
     const DeviceType type = resolve_device_type(flags);
     const DevicePlacement placement = placement_of(flags, environment.world_size, type);
-    require_effects(flags, {placement.mode}, type);
-    TrainingTask task = read_task(flags, placement.devices.size());
-    load_task(task, flags);
-    require_fitting_sampler(task, placement);
-    require_rows_for_batch_norm(task, flags, {&placement, 1});
-    if (placement.mode == Mode::pipeline) {
-      task = with_pipeline(std::move(task), flags, placement.devices.size());
-    }
-    run_as_rank(flags, type, common_settings(flags, task),
-                [&](RankJob& rank) { exit_code = work(flags, command, task, rank); });
+    const TrainingTask task = task_for(flags, placement);
+    run_as_rank(flags, type, common_settings(flags, task), [&](RankJob& job) {
+      TrainingFlags in_force = flags;
+      in_force.comm = job.comm;
+      exit_code = train_and_report(in_force, command, task, placement, &job);
+    });
   });
   return exit_code;
 }
 
-// Trains on devices that all belong to this process. Returns the exit code.
 int train_here(const TrainingFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
-  const std::vector<Device> devices = resolve_devices(flags, type);
-  require_on_stage(flags, devices);
-  const DevicePlacement placement{mode_of(flags), devices, std::nullopt};
+  const DevicePlacement placement{mode_of(flags), resolve_devices(flags, type)};
+  require_simulated_devices(flags, placement.devices);
+  const std::size_t num_devices = placement.devices.size();
   require(
-      placement.mode != Mode::single || devices.size() == 1, ErrorCode::Usage, "--parallel",
+      placement.mode != Mode::single || num_devices == 1, ErrorCode::Usage, "--parallel",
       "{} devices were asked for; say how to use them: --parallel dp, --parallel ddp, --parallel "
       "pipeline or --parallel tensor",
-      devices.size());
-  require_effects(flags, {placement.mode}, type);
-  TrainingTask task = make_task(flags, devices.size());
-  require_fitting_sampler(task, placement);
-  require_rows_for_batch_norm(task, flags, {&placement, 1});
-  if (placement.mode == Mode::pipeline) {
-    task = with_pipeline(std::move(task), flags, devices.size());
-  }
-  apply_threads_per_device(flags, devices.size());
-  RunRow row = planned_row(task, placement);
-  fmt::print(progress_stream(flags), "{}\n", describe_devices(devices));
-  print_task(flags, task, row.placement);
-
-  std::optional<watch::Recorder> recorder;
-  if (!flags.watch_path.empty()) {
-    require_watchable(flags, type, devices.size(), "--watch");
-    require_short(task, placement, watch::Numbers::no);
-    recorder.emplace(watch::Numbers::no);
-  }
-  if (needs_recording(flags)) trace::start(record_options(task, devices.size()));
-  ContentionProbe probe(devices);
-  probe.sample();
-  Progress progress({{"training", task.num_steps}});
-  TrainingObserver observer = report_progress(flags, task, probe, progress);
-  if (flags.live) observer.on_step = {};  // the lanes show it
-  const bool is_row = !flags.row_path.empty();
-  if (is_row) take_checks(task, observer);
-  const Interruption interruption(kEndingStep);
-  row.result = train(task, row.placement, observer);
-  clear_status();
-  if (recorder)
-    write_watch_page(flags.watch_path, {recorded(task, row.placement, *recorder)},
-                     progress_stream(flags));
-  if (needs_recording(flags)) trace::stop();
-  row.contended = row.result.acted ? row.result.acted->put_off > kNotablePutOff
-                                   : probe.verdict(devices.size() * row.threads_per_device);
-  if (is_row) write_row(flags.row_path, row);
-  report_training(flags, command, task, row, trace::collect(), devices[0]);
-  return end_training(flags, task, row.result);
+      num_devices);
+  return train_and_report(flags, command, task_for(flags, placement), placement);
 }
 
 int run_train(TrainingFlags flags, const CommandLine& command) {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "engine/core/error.h"
+#include "tools/record/contention.h"
 #include "tools/run/interruption.h"
 #include "tools/run/pipeline.h"
 #include "tools/run/sha256.h"
@@ -78,7 +79,7 @@ bool needs_recording(const TrainingFlags& flags) {
 }
 
 TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask& task,
-                                 ContentionProbe& probe, Progress& progress) {
+                                 Progress& progress) {
   TrainingObserver observer;
   observer.log_path = flags.log_path;
   observer.on_step = progress.observer();
@@ -94,8 +95,7 @@ TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask&
       std::fflush(out);
     };
   }
-  observer.on_epoch = [&flags, &probe](std::size_t epoch, double seconds, double loss) {
-    probe.sample();
+  observer.on_epoch = [&flags](std::size_t epoch, double seconds, double loss) {
     clear_status();
     std::FILE* const out = progress_stream(flags);
     fmt::print(out, "epoch {}: {}, loss {:.4f}\n", epoch + 1, trace::format_seconds(seconds), loss);
@@ -108,7 +108,7 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
                      const TrainingTask& task, const RunRow& row, const trace::Recording& recording,
                      Device measured_on) {
   std::FILE* const out = progress_stream(flags);
-  if (row.result.acted) fmt::print(out, "{}\n", wrap(factor_note({row})));
+  if (row.result.simulated) fmt::print(out, "{}\n", wrap(factor_note({row})));
   for (const std::string& note : contention_notes({row})) fmt::print(out, "{}\n", wrap(note));
   if (row.result.stopped_by != 0) {
     // The last whole epoch's figure is not that of these weights.

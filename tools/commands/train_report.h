@@ -10,7 +10,6 @@
 
 #include "engine/nn/state_dict.h"
 #include "engine/trace/recorder.h"
-#include "tools/record/contention.h"
 #include "tools/record/run_file.h"
 #include "tools/run/loop.h"
 #include "tools/text/status_line.h"
@@ -27,12 +26,11 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
 // True if the steps must be recorded (engine/trace), for a timeline or the run file's breakdown.
 bool needs_recording(const TrainingFlags& flags);
 
-// Prints "epoch 3: 12.1 ms, loss 0.0123" and looks at the devices after each epoch, shows the
-// progress in between (of a text also a line for some steps, with what build-nanogpt prints), warns
-// of a loss that explodes, and writes --log. flags, probe and progress must live as long as the
-// observer.
+// Prints "epoch 3: 12.1 ms, loss 0.0123", shows the progress in between (of a text also a line for
+// some steps, with what build-nanogpt prints), warns of a loss that explodes, and writes --log.
+// flags and progress must live as long as the observer.
 TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask& task,
-                                 ContentionProbe& probe, Progress& progress);
+                                 Progress& progress);
 
 // Prints accuracy and the weights' digest; writes --save, --trace and --json. `measured_on`: the
 // device of this process on which the run file's workload is measured.

@@ -14,6 +14,7 @@
 #include "tools/flags/help.h"
 #include "tools/flags/output_path.h"
 #include "tools/flags/training_flags.h"
+#include "tools/run/pipeline.h"
 #include "tools/run/ranks.h"
 #include "tools/run/settings.h"
 #include "tools/text/format.h"
@@ -98,10 +99,7 @@ void run_watch(WatchFlags flags) {
   choose_data(training);
   const bool has_pipeline = std::ranges::count(flags.modes, "pipeline") > 0;
   if (has_pipeline && training.model.empty()) {
-    const bool is_interleaved = training.pipeline_schedule == "interleaved";
-    training.model = default_model(
-        training,
-        flags.devices * static_cast<std::size_t>(is_interleaved ? training.chunks.value_or(2) : 1));
+    training.model = default_pipeline_model(training, flags.devices);
   }
   if (!training.steps && !training.epochs) {
     training.steps = static_cast<int>(watch::kRecordedStep) + 1;

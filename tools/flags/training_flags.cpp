@@ -190,6 +190,10 @@ std::span<const TrainingFlag> training_flags() {
   return kTrainingFlags;
 }
 
+void refuse(bool is_refused, std::string_view flag, std::string_view why) {
+  require(!is_refused, ErrorCode::Usage, flag, "{}", why);
+}
+
 void settle_pipeline_flags(TrainingFlags& flags) {
   const bool is_pipelines =
       flags.schedule == "gpipe" || flags.schedule == "1f1b" || flags.schedule == "interleaved";

@@ -78,8 +78,8 @@ struct TrainingFlags : RankFlags {
   std::string slow_motion = "auto";
   bool live = false;
   std::string watch_path;
-  std::string row_path;           // of a row of `compare` (record/row_file.h); empty elsewhere
-  std::optional<int> end_after;   // of a row that is interrupted: the step
+  std::string row_path;           // the file for a row of `compare` (record/row_file.h), or empty
+  std::optional<int> end_after;   // the step where a row is interrupted
   std::vector<std::string> said;  // names of the flags that the user gave
 };
 
@@ -102,6 +102,9 @@ std::vector<std::string> words_of(const TrainingFlags& flags);
 // Reads --stages as --devices where those are not said. Throws Error{Usage} for --stages without as
 // many devices, and for a pipeline's schedule as --schedule.
 void settle_pipeline_flags(TrainingFlags& flags);
+
+// Throws Error{Usage} that names the flag if it is refused. why: a sentence without its subject.
+void refuse(bool is_refused, std::string_view flag, std::string_view why);
 
 // The member that holds a flag's value.
 using FlagMember =
@@ -131,7 +134,7 @@ struct TrainingFlag {
   std::string key() const;  // "per_device_batch"
 };
 
-// In the order of the run file.
+// The table, in the order of the run file.
 std::span<const TrainingFlag> training_flags();
 
 }  // namespace lockstep::tools

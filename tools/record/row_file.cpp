@@ -34,7 +34,7 @@ constexpr std::string_view kFirstWeights = ".first_weights.safetensors";
 
 }  // namespace
 
-// A row of processes is never acted out, so that member is left out; weights have files of their
+// A row of processes is never simulated, so that member is left out; weights have files of their
 // own.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepStatistics, num_steps, median, p90)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThinnedLosses, steps_per_point, mean)

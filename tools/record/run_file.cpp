@@ -12,7 +12,6 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/record/host_info.h"
 #include "tools/run/interruption.h"
-#include "tools/run/pipeline.h"
 #include "tools/run/placement.h"
 #include "tools/run/settings.h"
 #include "tools/run/step_statistics.h"
@@ -88,7 +87,7 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
       {"threads_per_device", row.threads_per_device},
       {"batch", row.batch},
       {"contended", row.contended ? nlohmann::json(*row.contended) : nlohmann::json()},
-      {"kind", result.acted ? "acted" : "measured"},
+      {"kind", result.simulated ? "acted" : "measured"},
       {"iterations", result.num_steps},
       {"epoch_seconds", result.epoch_seconds},
       {"median_epoch_seconds", row.median_epoch_seconds()},
@@ -101,9 +100,9 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
   if (result.unfinished_epoch_seconds) {
     json["unfinished_epoch_seconds"] = *result.unfinished_epoch_seconds;
   }
-  if (result.acted) {
-    json["slow_motion"] = result.acted->factor;
-    json["topology"] = result.acted->topology;
+  if (result.simulated) {
+    json["slow_motion"] = result.simulated->factor;
+    json["topology"] = result.simulated->topology;
   }
   if (row.measured_again) json["measured_again"] = true;
   if (row.bubble_formula) {
@@ -144,7 +143,7 @@ double RunRow::step_seconds() const {
 }
 
 bool is_on_cores(const RunRow& row) {
-  if (row.result.acted) return false;
+  if (row.result.simulated) return false;
   return row.placement.devices.empty() || row.placement.devices[0].type == DeviceType::cpu;
 }
 
@@ -159,18 +158,6 @@ Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores
 const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index) {
   while (index > 0 && rows[index].placement.mode != Mode::single) --index;
   return rows[index];
-}
-
-RunRow planned_row(const TrainingTask& task, DevicePlacement placement) {
-  RunRow row;
-  row.placement = std::move(placement);
-  if (task.slow_motion) row.placement.num_physical = row.placement.devices.size();
-  row.threads_per_device = runtime::threads_per_device();
-  row.batch = task.rows_of_full_batch();
-  if (task.pipeline)
-    row.bubble_formula = bubble_formula(*task.pipeline, row.placement.devices.size());
-  row.epoch_rows = std::min(task.data->train.num_rows(), task.num_steps * task.batch);
-  return row;
 }
 
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,

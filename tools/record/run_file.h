@@ -55,9 +55,6 @@ Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores
 // if there is none.
 const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index);
 
-// A row before it is trained. Its threads_per_device is the current setting.
-RunRow planned_row(const TrainingTask& task, DevicePlacement placement);
-
 // Speed-up, ideal, efficiency and the difference of weights are against the row's baseline if
 // rows[0] is a single-device row; else they are null, because there is nothing to compare with. The
 // "workload" is for the caller to add.

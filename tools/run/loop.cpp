@@ -170,7 +170,7 @@ class TrainingLoop {
     }
     result_.epoch_seconds.push_back(seconds);
     if (checks_) checks_->after_epoch(step_ - 1, result_.final_loss);
-    // Acted out, test rows take their time as a step's do, so the last epoch has to do.
+    // In slow motion, test rows take their time as a step does, so the last epoch has to do.
     const bool is_judged = !task_.slow_motion || epoch + 1 == task_.num_epochs();
     if (is_judged) judge_test_rows_of_epoch();
     if (is_first_ && observer_.on_epoch) {
@@ -330,10 +330,10 @@ class TrainingLoop {
   parallel::Strategy& first_;
   const TrainingObserver& observer_;
   TrainingStep training_step_;
-  const bool is_first_;          // of the ranks that this thread drives, one is rank 0
+  const bool is_first_;          // this thread drives rank 0
   const bool has_log_;           // rank 0 writes one, and all ranks take part in the mean
   std::vector<LossLog> losses_;  // by local rank
-  StepLoss last_loss_;           // of all ranks that this thread drives
+  StepLoss last_loss_;           // the sum over the ranks that this thread drives
   StepLoss epoch_loss_;          // sum and rows of this epoch
   LossCurve curve_;
   double paused_seconds_ = 0;           // in this epoch
@@ -341,7 +341,7 @@ class TrainingLoop {
   std::optional<AtomicFile> log_;
   std::size_t step_ = 0;
   bool is_stopped_ = false;
-  Clock::time_point line_time_;  // of the last line in this epoch, or its start
+  Clock::time_point line_time_;  // when the epoch's last line came, or the epoch began
   std::size_t line_step_ = 0;    // the first step since then
   TrainingResult result_;
 };

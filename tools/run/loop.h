@@ -46,16 +46,16 @@ struct TrainingObserver {
   Stop* stop = nullptr;  // what may end the run early; nullptr: nothing does
 };
 
-// The machine that a result's times belong to, if it was acted out (slow_motion.h).
-struct ActedOut {
+// The machine that a result's times belong to, if it was simulated (slow_motion.h).
+struct Simulation {
   std::string topology;
-  std::string device;  // of which the topology has several
+  std::string device;  // the topology's devices
   double factor = 1;   // how many times slower it was
   // Fraction of a step for which the real cores lagged behind the modelled machine (median).
-  double put_off = 0;
+  double lag = 0;
 };
 
-// The result of a run. Times are wall times of rank 0, divided by the factor if it was acted out.
+// The result of a run. Times are wall times of rank 0, divided by the factor if it was simulated.
 struct TrainingResult {
   // From the loop:
   nn::StateDict weights;
@@ -65,7 +65,7 @@ struct TrainingResult {
   std::optional<double> unfinished_epoch_seconds;  // the steps after them
   double final_loss = 0;  // mean over the last epoch's rows, as far as it came
   ThinnedLosses losses;   // every step's, over all ranks' rows
-  // Fraction of the test rows, after each epoch; of an acted run after the last one alone. Empty
+  // Fraction of the test rows, after each epoch; of a simulated run after the last one alone. Empty
   // where there are none.
   std::vector<double> epoch_accuracy;
   // For a text, instead of accuracy: the mean loss over the validation tokens.
@@ -80,7 +80,7 @@ struct TrainingResult {
   std::vector<double> busy_fraction;                // per device: share of the steps' time
   std::vector<std::size_t> peak_bytes;              // per device
   std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
-  std::optional<ActedOut> acted;
+  std::optional<Simulation> simulated;
 
   double test_accuracy() const { return epoch_accuracy.empty() ? 0 : epoch_accuracy.back(); }
 };

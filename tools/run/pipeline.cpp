@@ -48,9 +48,6 @@ std::vector<FileLayer> layers_on_cpu(const TrainingTask& task, nn::Module& model
 
 parallel::PipelineOptions read_pipeline(const TrainingFlags& flags, const std::string& model,
                                         std::size_t num_stages) {
-  const auto refuse = [](bool is_refused, std::string_view flag, std::string_view why) {
-    require(!is_refused, ErrorCode::Usage, flag, "{}", why);
-  };
   refuse(flags.bitwise, "--bitwise",
          "adds eight micro-shards in a tree, and a pipeline its own micro-batches in their order; "
          "leave it out");
@@ -79,6 +76,14 @@ parallel::PipelineOptions read_pipeline(const TrainingFlags& flags, const std::s
       is_interleaved ? require_positive("--chunks", flags.chunks.value_or(2)) : std::size_t{1};
   plan::pipeline_plan(options.schedule, num_stages, options.num_micro_batches, options.num_chunks);
   return options;
+}
+
+std::string default_pipeline_model(const TrainingFlags& flags, std::size_t num_stages) {
+  constexpr int kMostChunks = 64;
+  const bool is_interleaved = flags.pipeline_schedule == "interleaved";
+  const int num_chunks = is_interleaved ? flags.chunks.value_or(2) : 1;
+  return default_model(
+      flags, num_stages * static_cast<std::size_t>(std::clamp(num_chunks, 1, kMostChunks)));
 }
 
 PipelineLayers pipeline_layers(std::span<const FileLayer> layers) {

@@ -1,4 +1,4 @@
-// How a task is trained by a pipeline: --micro-batches, --pipeline-schedule and --chunks.
+// Training by a pipeline: --micro-batches, --pipeline-schedule and --chunks.
 #pragma once
 
 #include <optional>
@@ -16,6 +16,9 @@ namespace lockstep::tools {
 // Reads what follows from the flags alone. Throws Error{Usage} for what a pipeline cannot do.
 parallel::PipelineOptions read_pipeline(const TrainingFlags& flags, const std::string& model,
                                         std::size_t num_stages);
+
+// The default model (task.h), with a layer for each part of the pipeline.
+std::string default_pipeline_model(const TrainingFlags& flags, std::size_t num_stages);
 
 // The task cut for so many stages; each layer costs its multiplications.
 // Throws Error{Usage} besides for more micro-batches than rows and more stages than layers.

@@ -19,12 +19,13 @@
 #include "kernels/matmul_precision.h"
 #include "tools/flags/numbers.h"
 #include "tools/flags/rank_flags.h"
+#include "tools/run/pipeline.h"
 #include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {
 
-constexpr std::size_t kMostThreads = 1024;  // of a device
+constexpr std::size_t kMostThreads = 1024;  // a device's
 constexpr std::array<std::string_view, 8> kModes = {"single", "dp",    "ddp",   "pipeline",
                                                     "zero1",  "zero2", "zero3", "tensor"};
 // The words of --shard, in the order of the modes zero1, zero2 and zero3.
@@ -90,7 +91,7 @@ std::vector<int> listed_ids(const TrainingFlags& flags, DeviceType type) {
   return ids;
 }
 
-// Without a word to the GPU: the device may be another process's.
+// Asks no GPU: the device may be another process's.
 int gpu_of(Device device) {
   if (device.type == DeviceType::cpu) return runtime::kNoGpu;
   return runtime::logical_gpus().at(static_cast<std::size_t>(device.index));
@@ -280,9 +281,6 @@ std::string idle_note(const TrainingTask& task, const DevicePlacement& placement
 
 void require_fitting_tensor(const TrainingFlags& flags, const TrainingTask& task,
                             std::size_t num_ranks) {
-  const auto refuse = [](bool is_refused, std::string_view flag, std::string_view why) {
-    require(!is_refused, ErrorCode::Usage, flag, "{}", why);
-  };
   const nn::ModelSpec spec = nn::parse_model(task.model);
   const bool is_mlp = spec.kind == nn::ModelSpec::Kind::mlp && spec.mlp.sizes.size() > 2;
   require(is_mlp || spec.takes_text(), ErrorCode::Usage, "--model",
@@ -310,13 +308,19 @@ void require_fitting_tensor(const TrainingFlags& flags, const TrainingTask& task
   }
 }
 
-void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement) {
+TrainingTask fitted_task(TrainingTask task, const TrainingFlags& flags,
+                         const DevicePlacement& placement) {
   const std::size_t num_ranks = placement.devices.size();
-  if (task.sampler != Sampler::torch || !has_ranks(placement.mode)) return;
+  if (placement.mode == Mode::pipeline) task = with_pipeline(std::move(task), flags, num_ranks);
+  task.cuts_tensors = placement.mode == Mode::tensor;
+  if (task.cuts_tensors) require_fitting_tensor(flags, task, num_ranks);
+  task.shard = shard_depth(placement.mode);
+  if (task.sampler != Sampler::torch || !has_ranks(placement.mode)) return task;
   require(task.batch % num_ranks == 0, ErrorCode::Usage, "--sampler",
           "torch gives all ranks equally many rows, and a batch of {} rows cannot be shared evenly "
           "by {} ranks; use a multiple for --batch, or --sampler exact",
           task.batch, num_ranks);
+  return task;
 }
 
 namespace {

@@ -68,7 +68,7 @@ std::string describe_devices(const std::vector<Device>& devices);
 // Span::rank of each device's spans: ranks are numbered, the devices of one process are named.
 std::vector<int> tracks_of(const DevicePlacement& placement);
 
-// How many physical devices these are: GPUs, or 1 for the CPU.
+// The number of physical devices: GPUs, or 1 for the CPU.
 std::size_t num_physical_devices(const std::vector<Device>& devices);
 std::size_t num_physical_devices(const DevicePlacement& placement);
 
@@ -76,12 +76,15 @@ std::size_t num_physical_devices(const DevicePlacement& placement);
 // all have some.
 std::string idle_note(const TrainingTask& task, const DevicePlacement& placement);
 
+// The task as it is trained there: cut for a pipeline or into shards, if the mode says so.
+// REQUIRES: its data is loaded. Throws Error{Usage} for what mode and sampler cannot do with these
+// devices.
+TrainingTask fitted_task(TrainingTask task, const TrainingFlags& flags,
+                         const DevicePlacement& placement);
+
 // Throws Error{Usage} for what --parallel tensor cannot do with so many ranks.
 void require_fitting_tensor(const TrainingFlags& flags, const TrainingTask& task,
                             std::size_t num_ranks);
-
-// Throws Error{Usage} when --sampler torch cannot give every rank of ddp as many rows.
-void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement);
 
 // Throws Error{Usage} that names a batch for all placements, if batch norm would get a single value
 // per channel in a step that the task makes.

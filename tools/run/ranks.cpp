@@ -58,13 +58,6 @@ void take_times(const TrainingTask& task, const trace::Recording& recording,
   result.step_statistics = step_statistics(all_steps);
 }
 
-// One rank of DDP or of a pipeline, whether it is a thread or a process. Rank 0's result is the
-// run's.
-TrainingResult train_rank(const TrainingTask& task, Device device, comm::Communicator& communicator,
-                          const TrainingObserver& observer) {
-  return run_loop(task, make_strategies(task, device, communicator), observer);
-}
-
 TrainingResult train_threads(const TrainingTask& task, const DevicePlacement& placement,
                              const TrainingObserver& observer) {
   comm::ThreadGroupOptions group;
@@ -77,15 +70,20 @@ TrainingResult train_threads(const TrainingTask& task, const DevicePlacement& pl
       num_ranks,
       [&](comm::Communicator& communicator) {
         const Device device = placement.devices[static_cast<std::size_t>(communicator.rank())];
-        TrainingResult result = train_rank(task, device, communicator, observer);
+        TrainingResult result =
+            run_loop(task, make_strategies(task, device, communicator), observer);
         if (communicator.rank() == 0) of_rank_0 = std::move(result);
       },
       slow_motion::with_acted_links(num_ranks, group));
   return of_rank_0;
 }
 
-TrainingResult run_here(const TrainingTask& task, const DevicePlacement& placement,
-                        const TrainingObserver& observer) {
+// Rank 0's result is the run's.
+TrainingResult run_ranks(const TrainingTask& task, const DevicePlacement& placement,
+                         const TrainingObserver& observer, RankJob* job) {
+  if (job) {
+    return run_loop(task, make_strategies(task, job->device, job->communicator), observer);
+  }
   const bool is_graph = task.launching == TrainingTask::Launching::graph;
   if (has_ranks(placement.mode) && !is_graph) return train_threads(task, placement, observer);
   // One thread for all that is trained. Spans of the caller belong to rank 0, or to the device that
@@ -94,103 +92,10 @@ TrainingResult run_here(const TrainingTask& task, const DevicePlacement& placeme
   return run_loop(task, make_strategies(task, placement), observer);
 }
 
-TrainingResult train_here(const TrainingTask& task, const DevicePlacement& placement,
-                          TrainingObserver observer) {
-  StopOfThreads stop;
-  if (Interruption::is_watched()) observer.stop = &stop;
-  const std::vector<MemoryWatch> memory(placement.devices.begin(), placement.devices.end());
-  trace::reset_collective_counts();
-  TrainingResult result = run_here(task, placement, observer);
-  runtime::record_device_spans();
-  for (const MemoryWatch& watch : memory) result.peak_bytes.push_back(watch.peak_bytes());
-  const std::vector<int> tracks = tracks_of(placement);
-  for (const int track : tracks) {
-    result.comm_bytes_per_step =
-        std::max(result.comm_bytes_per_step, trace::collective_bytes_of(track) / result.num_steps);
-  }
-  take_times(task, trace::collect(), tracks, result);
-  return result;
+std::unique_ptr<Stop> make_stop(RankJob* job) {
+  if (!job) return std::make_unique<StopOfThreads>();
+  return std::make_unique<StopOfProcesses>(job->communicator);
 }
-
-// A rank's report at the end of its job.
-std::string summarize(const RankJob& job, const MemoryWatch& memory, double cpu_seconds) {
-  const runtime::LogicalDevice& device = runtime::logical_device(job.device);
-  const std::string host = comm::host_identity();
-  const bool is_on_gpu = device.gpu() != runtime::kNoGpu;
-  const auto gpu = static_cast<std::size_t>(std::max(0, device.gpu()));
-  return nlohmann::json{
-      {"host", host},
-      {"physical_device", is_on_gpu ? runtime::physical_gpus().at(gpu).uuid : host},
-      {"device_index", job.device.index},
-      {"peak_bytes", memory.peak_bytes()},
-      {"comm_bytes", trace::collective_bytes_of(job.rank())},
-      {"cpu_seconds", cpu_seconds}}
-      .dump();
-}
-
-void take_summaries(const std::vector<std::string>& texts, DeviceType type, JobResult& job) {
-  std::set<std::string> physical;
-  std::string host_of_rank_0;
-  for (const std::string& text : texts) {
-    const nlohmann::json summary = nlohmann::json::parse(text);
-    const std::string host = summary.at("host");
-    if (&text == &texts[0]) {
-      host_of_rank_0 = host;
-    } else if (host == host_of_rank_0) {
-      job.cpu_seconds_of_peers += summary.at("cpu_seconds").get<double>();
-    }
-    physical.insert(summary.at("physical_device").get<std::string>());
-    job.devices.push_back({type, summary.at("device_index").get<int>()});
-    job.result.peak_bytes.push_back(summary.at("peak_bytes"));
-    job.result.comm_bytes_per_step =
-        std::max(job.result.comm_bytes_per_step,
-                 summary.at("comm_bytes").get<std::size_t>() / job.result.num_steps);
-  }
-  job.num_physical_devices = physical.size();
-}
-
-TrainingTask first_steps(TrainingTask task) {
-  task.num_steps = std::min<std::size_t>(task.num_steps, 5);
-  return task;
-}
-
-// A step of an epoch's last batch, if that has fewer rows than the others: a GPU's algorithms are
-// timed for each shape of a product when it first appears. Empty on a CPU, which times none.
-std::optional<TrainingTask> last_step(TrainingTask task, Device device) {
-  const std::size_t rest = task.data->train.num_rows() % task.batch;
-  if (device.type == DeviceType::cpu || rest == 0 || task.num_steps < task.steps_per_epoch()) {
-    return std::nullopt;
-  }
-  task.batch = rest;
-  task.num_steps = 1;
-  return task;
-}
-
-// Turns checks on, as for the rows themselves, so that an error in the first steps reads the same.
-TrainingObserver checked() {
-  TrainingObserver observer;
-  observer.checks = Checks::on;
-  return observer;
-}
-
-}  // namespace
-
-trace::RecordOptions record_options(const TrainingTask& task, std::size_t num_devices) {
-  constexpr std::size_t kMaxSteps = 16'000;  // steps, each with up to 80 spans and samples
-  trace::RecordOptions options;
-  options.step_stride = (task.num_steps * num_devices + kMaxSteps - 1) / kMaxSteps;
-  return options;
-}
-
-TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
-                     const TrainingObserver& observer) {
-  if (!task.slow_motion) return train_here(task, placement, observer);
-  return act_out(task, placement, observer, [&](const TrainingTask& t, const TrainingObserver& o) {
-    return train_here(t, placement, o);
-  });
-}
-
-namespace {
 
 // Rank 0 writes --log, and all ranks take part in its means, whether or not they were given it.
 void share_log(RankJob& job, std::string& log_path) {
@@ -202,54 +107,128 @@ void share_log(RankJob& job, std::string& log_path) {
       "rank 0 writes the file, and rank 0 was not given the flag; give it to rank 0, or to all");
 }
 
-}  // namespace
-
-JobResult train_in_job(const TrainingTask& task, RankJob& job, TrainingObserver observer) {
-  share_log(job, observer.log_path);
-  StopOfProcesses stop(job.communicator);
-  if (Interruption::is_watched()) observer.stop = &stop;
-  const MemoryWatch memory(job.device);
-  trace::reset_collective_counts();
-  const double cpu_seconds_before = runtime::own_cpu_seconds();
-  JobResult result;
-  result.result = train_rank(task, job.device, job.communicator, observer);
-  runtime::record_device_spans();
-  trace::stop();
-  wait_for_all_ranks(job, "trained");
-  const double cpu_seconds = runtime::own_cpu_seconds() - cpu_seconds_before;
-  const auto summaries = gather_at_rank_zero(job, "summary", summarize(job, memory, cpu_seconds));
-  const auto packed = gather_at_rank_zero(job, "recording", pack_recording(trace::collect()));
-  if (!job.is_first()) {
-    JobResult stopped;
-    stopped.result.stopped_by = result.result.stopped_by;
-    return stopped;
+// A process's report on its devices at the end of a run. tracks: theirs.
+std::string report(const std::vector<Device>& devices, const std::vector<int>& tracks,
+                   const std::vector<MemoryWatch>& memory, double cpu_seconds) {
+  const std::string host = comm::host_identity();
+  nlohmann::json report{{"host", host}, {"cpu_seconds", cpu_seconds}};
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const int gpu = runtime::logical_device(devices[i]).gpu();
+    const bool is_on_gpu = gpu != runtime::kNoGpu;
+    report["devices"].push_back(
+        {{"index", devices[i].index},
+         {"physical",
+          is_on_gpu ? runtime::physical_gpus().at(static_cast<std::size_t>(gpu)).uuid : host},
+         {"peak_bytes", memory[i].peak_bytes()},
+         {"comm_bytes", trace::collective_bytes_of(tracks[i])}});
   }
-  take_summaries(summaries, job.device.type, result);
+  return report.dump();
+}
+
+// Rank 0's report comes first.
+void take_reports(const std::vector<std::string>& texts, DeviceType type, Run& run) {
+  std::set<std::string> physical;
+  std::string host_of_rank_0;
+  run.placement.devices.clear();
+  for (const std::string& text : texts) {
+    const nlohmann::json report = nlohmann::json::parse(text);
+    const std::string host = report.at("host");
+    if (&text == &texts[0]) {
+      host_of_rank_0 = host;
+    } else if (host == host_of_rank_0) {
+      run.cpu_seconds_of_peers += report.at("cpu_seconds").get<double>();
+    }
+    for (const nlohmann::json& device : report.at("devices")) {
+      physical.insert(device.at("physical").get<std::string>());
+      run.placement.devices.push_back({type, device.at("index").get<int>()});
+      run.result.peak_bytes.push_back(device.at("peak_bytes"));
+      run.result.comm_bytes_per_step =
+          std::max(run.result.comm_bytes_per_step,
+                   device.at("comm_bytes").get<std::size_t>() / run.result.num_steps);
+    }
+  }
+  run.placement.num_physical = physical.size();
+}
+
+// The recordings of all ranks, on rank 0.
+trace::Recording gather_recordings(RankJob* job) {
+  if (!job) return trace::collect();
   std::vector<trace::Recording> recordings;
-  std::vector<int> tracks;
-  for (const std::string& bytes : packed) {
-    tracks.push_back(static_cast<int>(tracks.size()));
+  for (const std::string& bytes :
+       gather_at_rank_zero(*job, "recording", pack_recording(trace::collect()))) {
     recordings.push_back(unpack_recording(bytes));
   }
-  result.recording = merge_recordings(std::move(recordings));
-  take_times(task, result.recording, tracks, result.result);
-  return result;
+  return merge_recordings(std::move(recordings));
 }
 
-void warm_up(const TrainingTask& task, const DevicePlacement& placement, double seconds) {
+Run train_at_full_speed(const TrainingTask& task, const DevicePlacement& placement,
+                        TrainingObserver observer, RankJob* job) {
+  if (job) share_log(*job, observer.log_path);
+  const std::unique_ptr<Stop> stop = make_stop(job);
+  if (Interruption::is_watched()) observer.stop = stop.get();
+  const std::vector<Device> devices = own_devices(placement, job);
+  const std::vector<int> tracks = job ? std::vector{job->rank()} : tracks_of(placement);
+  const std::vector<MemoryWatch> memory(devices.begin(), devices.end());
+  trace::reset_collective_counts();
+  const double cpu_seconds_before = runtime::own_cpu_seconds();
+  Run run{run_ranks(task, placement, observer, job), placement, {}};
+  runtime::record_device_spans();
+  trace::stop();
+  if (job) wait_for_all_ranks(*job, "trained");
+  const std::string own =
+      report(devices, tracks, memory, runtime::own_cpu_seconds() - cpu_seconds_before);
+  const auto reports = job ? gather_at_rank_zero(*job, "report", own) : std::vector{own};
+  run.recording = gather_recordings(job);
+  if (job && !job->is_first()) return run;
+  take_reports(reports, devices[0].type, run);
+  take_times(task, run.recording, tracks_of(run.placement), run.result);
+  return run;
+}
+
+TrainingTask first_steps(TrainingTask task) {
+  task.num_steps = std::min<std::size_t>(task.num_steps, 5);
+  return task;
+}
+
+// A step of an epoch's last batch, if that has fewer rows than the others: a GPU's algorithms are
+// timed for each shape of a product when it first appears. Empty on a CPU, which times none.
+std::optional<TrainingTask> last_step(TrainingTask task, DeviceType type) {
+  const std::size_t rest = task.data->train.num_rows() % task.batch;
+  if (type == DeviceType::cpu || rest == 0 || task.num_steps < task.steps_per_epoch()) {
+    return std::nullopt;
+  }
+  task.batch = rest;
+  task.num_steps = 1;
+  return task;
+}
+
+}  // namespace
+
+std::vector<Device> own_devices(const DevicePlacement& placement, const RankJob* job) {
+  return job ? std::vector{job->device} : placement.devices;
+}
+
+Run train(const TrainingTask& task, const DevicePlacement& placement,
+          const TrainingObserver& observer, RankJob* job) {
+  if (!task.slow_motion) return train_at_full_speed(task, placement, observer, job);
+  return train_in_slow_motion(task, placement, observer,
+                              [&](const TrainingTask& t, const TrainingObserver& o) {
+                                return train_at_full_speed(t, placement, o, job);
+                              });
+}
+
+void warm_up(const TrainingTask& task, const DevicePlacement& placement, double seconds,
+             RankJob* job) {
   if (task.slow_motion) return;  // its times are the model's
+  // With checks, as for the rows themselves, so that an error in the first steps reads the same.
+  TrainingObserver checked;
+  checked.checks = Checks::on;
   const runtime::Deadline warm = runtime::deadline_after(seconds);
   do {
-    run_here(first_steps(task), placement, checked());
+    run_ranks(first_steps(task), placement, checked, job);
   } while (!runtime::has_passed(warm));
-  const std::optional<TrainingTask> last = last_step(task, placement.devices[0]);
-  if (last) run_here(*last, placement, checked());
-}
-
-void warm_up(const TrainingTask& task, RankJob& job) {
-  train_rank(first_steps(task), job.device, job.communicator, checked());
-  const std::optional<TrainingTask> last = last_step(task, job.device);
-  if (last) train_rank(*last, job.device, job.communicator, checked());
+  const std::optional<TrainingTask> last = last_step(task, placement.devices[0].type);
+  if (last) run_ranks(*last, placement, checked, job);
 }
 
 }  // namespace lockstep::tools

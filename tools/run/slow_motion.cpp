@@ -118,9 +118,8 @@ std::vector<trace::Span> steps_of(const trace::Recording& recording, int track) 
   return steps;
 }
 
-void take_acted_times(const TrainingTask& task, const DevicePlacement& placement,
-                      TrainingResult& result) {
-  const trace::Recording recording = trace::collect();
+void take_simulated_times(const TrainingTask& task, const DevicePlacement& placement,
+                          const trace::Recording& recording, TrainingResult& result) {
   const trace::IntervalSet late = device_times(recording, slow_motion::is_late);
   const std::vector<int> tracks = tracks_of(placement);
   const std::vector<trace::Span> steps = steps_of(recording, tracks[0]);
@@ -135,7 +134,7 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
     const bool is_own = i > 0 && late_shares.back() == 0;
     epochs.back() += is_own ? seconds_of(steps[i]) : typical_seconds;
   }
-  result.acted->put_off = median(late_shares);
+  result.simulated->lag = median(late_shares);
   if (recording.num_dropped == 0) {
     if (result.unfinished_epoch_seconds) {
       result.unfinished_epoch_seconds = epochs.back();
@@ -187,7 +186,7 @@ std::shared_ptr<const SlowMotion> read_slow_motion(const TrainingFlags& flags) {
   return motion;
 }
 
-void require_on_stage(const TrainingFlags& flags, const std::vector<Device>& devices) {
+void require_simulated_devices(const TrainingFlags& flags, const std::vector<Device>& devices) {
   if (flags.act_as.empty()) return;
   const predict::Topology topology = predict::find_topology(flags.act_as);
   for (const Device device : devices) {
@@ -205,9 +204,9 @@ std::string slow_motion_note(const TrainingTask& task) {
       topology.name, topology.device.name);
 }
 
-TrainingResult act_out(
+Run train_in_slow_motion(
     const TrainingTask& task, const DevicePlacement& placement, const TrainingObserver& observer,
-    const std::function<TrainingResult(const TrainingTask&, const TrainingObserver&)>& train) {
+    const std::function<Run(const TrainingTask&, const TrainingObserver&)>& train) {
   const bool is_recorded = trace::recording();
   trace::stop();
   slow_motion::MachineOptions options = machine_options(task, placement);
@@ -230,19 +229,21 @@ TrainingResult act_out(
     line.labels_per_second *= options.factor;
     observer.on_line(line);
   };
-  TrainingResult result;
+  Run run;
   {
     const slow_motion::InstalledMachine installed(machine);
     std::optional<LaneWatch> watch;
     if (task.slow_motion->is_live) watch.emplace(machine);
     if (is_recorded) trace::start({.times_slower = options.factor});
-    result = train(task, at_full_speed);
+    run = train(task, at_full_speed);
   }
+  TrainingResult& result = run.result;
   for (double& seconds : result.epoch_seconds) seconds /= options.factor;
   if (result.unfinished_epoch_seconds) *result.unfinished_epoch_seconds /= options.factor;
-  result.acted = ActedOut{options.topology.name, options.topology.device.name, options.factor};
-  if (is_recorded) take_acted_times(task, placement, result);
-  return result;
+  result.simulated =
+      Simulation{options.topology.name, options.topology.device.name, options.factor};
+  if (is_recorded) take_simulated_times(task, placement, run.recording, result);
+  return run;
 }
 
 }  // namespace lockstep::tools

@@ -138,10 +138,6 @@ void take_weights(TrainingTask& task, const TrainingFlags& flags) {
   require_same_model(file, task.model);
 }
 
-void refuse(bool is_refused, std::string_view flag, std::string_view why) {
-  require(!is_refused, ErrorCode::Usage, flag, "{}", why);
-}
-
 void require_fitting_bitwise(const TrainingFlags& flags, const nn::ModelSpec& model,
                              std::size_t num_devices) {
   refuse(model.has_batch_norm(), "--bitwise",

@@ -46,7 +46,7 @@ struct SlowMotion;  // slow_motion.h
 struct TrainingTask {
   std::string model;   // default: one hidden layer of 256 between the data's ends; for a text
                        // gpt:4-4-128-64
-  double dropout = 0;  // of a GPT; no flag sets it
+  double dropout = 0;  // a GPT's; no flag sets it
   DType dtype = DType::float32;
   std::shared_ptr<const datasets::Dataset> data;
   std::size_t batch = 64;      // rows per step over all devices
@@ -63,12 +63,12 @@ struct TrainingTask {
   Sampler sampler = Sampler::exact;
   Summation summation = Summation::plain;
   parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all
-  std::optional<parallel::PipelineOptions> pipeline;                  // of its rows (pipeline.h)
-  std::optional<parallel::ShardDepth> shard;                          // of ddp
-  bool cuts_tensors = false;                                          // --parallel tensor
+  std::optional<parallel::PipelineOptions> pipeline;                  // a pipeline's (pipeline.h)
+  std::optional<parallel::ShardDepth> shard;  // what the ranks of ddp divide
+  bool cuts_tensors = false;                  // --parallel tensor
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
-  std::size_t table_rows = 0;  // of a GPT in initial_weights: tokens and padding
+  std::size_t table_rows = 0;  // a GPT's in initial_weights: tokens and padding
   std::optional<CheckpointPlan> checkpoints;
   nlohmann::ordered_json settings;            // for the checkpoints
   std::shared_ptr<const Checkpoint> resumed;  // where the run continues; nullptr: it starts afresh
@@ -89,8 +89,8 @@ struct TrainingTask {
   bool has_own_statistics() const;
   // The rows that the model takes: images or features.
   nn::ModelData model_data() const;
-  Shape batch_shape(std::size_t num_rows) const;  // of x: [num_rows, ...]
-  DType batch_dtype() const;                      // of x
+  Shape batch_shape(std::size_t num_rows) const;  // x: [num_rows, ...]
+  DType batch_dtype() const;                      // x's
   Shape label_shape(std::size_t num_rows) const;  // [num_rows]; for a text [num_rows, tokens]
   bool is_text() const { return data->train.is_text(); }
   std::size_t steps_per_epoch() const;
@@ -118,7 +118,7 @@ void require_writable_outputs(const TrainingFlags& flags);
 // its data is loaded.
 TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size_t batch);
 
-Shape batch_shape(const nn::ModelData& data, std::size_t num_rows);  // of x: [num_rows, ...]
+Shape batch_shape(const nn::ModelData& data, std::size_t num_rows);  // x: [num_rows, ...]
 
 // The rows for which a model is made without data: those of --dataset in its usual sizes; if that
 // is empty, a perceptron's own sizes, or the digits' images.

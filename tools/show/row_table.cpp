@@ -24,7 +24,7 @@ std::string format_busy(const std::vector<double>& fractions) {
 std::string describe_baseline(const RunRow& baseline) {
   const std::size_t threads = baseline.threads_per_device;
   const std::string what =
-      baseline.result.acted ? fmt::format("1 {}, simulated", baseline.result.acted->device)
+      baseline.result.simulated ? fmt::format("1 {}, simulated", baseline.result.simulated->device)
       : is_on_cores(baseline)
           ? fmt::format("1 device with {} {}", threads, threads == 1 ? "thread" : "threads")
           : "1 GPU";
@@ -47,7 +47,7 @@ std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth wid
   const TrainingResult& result = row.result;
   const bool is_reference = row.placement.mode == Mode::single;
   std::string mark = contention_mark(row);
-  if (mark.empty() && against.is_too_efficient() && !result.acted) mark = "+";
+  if (mark.empty() && against.is_too_efficient() && !result.simulated) mark = "+";
   const std::string mode = fmt::format("{}{}", to_string(row.placement.mode), mark);
   // "single" and its mark fill the mode's seven columns; the count has seven of its own.
   const std::string narrow =
@@ -92,7 +92,7 @@ std::vector<std::string> efficiency_notes(const std::vector<RunRow>& rows) {
   const auto add_if_any = [&](bool (Scaling::*is_so)() const, std::string_view note) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const RunRow& baseline = baseline_of(rows, i);
-      if (rows[i].result.acted || baseline.placement.mode != Mode::single) continue;
+      if (rows[i].result.simulated || baseline.placement.mode != Mode::single) continue;
       if ((scaling(rows[i], baseline, runtime::num_cores()).*is_so)()) {
         notes.emplace_back(note);
         return;
@@ -109,10 +109,10 @@ std::vector<std::string> efficiency_notes(const std::vector<RunRow>& rows) {
 std::string factor_note(const std::vector<RunRow>& rows) {
   std::string factors;
   for (const RunRow& row : rows) {
-    if (!row.result.acted) continue;
+    if (!row.result.simulated) continue;
     factors += fmt::format("{} {} x{} 1 : {:g}", factors.empty() ? "slow motion:" : ",",
                            to_string(row.placement.mode), row.placement.devices.size(),
-                           row.result.acted->factor);
+                           row.result.simulated->factor);
   }
   return factors;
 }

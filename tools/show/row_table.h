@@ -26,7 +26,7 @@ std::string sharing_note(const std::vector<RunRow>& rows);
 // One note for each kind of row that is more than 100 % efficient: by noise, or (marked "+") more.
 std::vector<std::string> efficiency_notes(const std::vector<RunRow>& rows);
 
-// Says how many times slower each acted row ran; empty if no row was acted out.
+// Says how many times slower each simulated row ran; empty if no row was simulated.
 std::string factor_note(const std::vector<RunRow>& rows);
 
 }  // namespace lockstep::tools
