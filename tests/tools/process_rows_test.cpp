@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "tests/tools/run_lockstep.h"
-#include "tools/record/row_file.h"
 
 namespace lockstep::testing {
 namespace {

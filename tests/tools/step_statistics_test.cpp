@@ -15,19 +15,20 @@ TEST(StepStatistics, TakeEachFigureForItself) {
   }
   const StepStatistics statistics = step_statistics(steps);
   EXPECT_EQ(statistics.num_steps, 10u);
-  EXPECT_EQ(statistics.median.step, 5) << "of an even number, the smaller of the middle two";
-  EXPECT_EQ(statistics.median.forward, 5);
-  EXPECT_EQ(statistics.p90.step, 9) << "9 of 10 steps do not exceed it";
-  EXPECT_EQ(statistics.p90.forward, 9);
-  EXPECT_EQ(statistics.p90.backward, 0);
+  EXPECT_EQ(statistics.median_seconds.step, 5)
+      << "of an even number, the smaller of the middle two";
+  EXPECT_EQ(statistics.median_seconds.forward, 5);
+  EXPECT_EQ(statistics.p90_seconds.step, 9) << "9 of 10 steps do not exceed it";
+  EXPECT_EQ(statistics.p90_seconds.forward, 9);
+  EXPECT_EQ(statistics.p90_seconds.backward, 0);
 }
 
 TEST(StepStatistics, OfFewStepsAreOneOfThem) {
   EXPECT_EQ(step_statistics({}).num_steps, 0u);
   trace::StepBreakdown only;
   only.step = 3;
-  EXPECT_EQ(step_statistics({only}).median.step, 3);
-  EXPECT_EQ(step_statistics({only}).p90.step, 3);
+  EXPECT_EQ(step_statistics({only}).median_seconds.step, 3);
+  EXPECT_EQ(step_statistics({only}).p90_seconds.step, 3);
 }
 
 TEST(StepStatistics, OverlapIsTheShareOfCommunicationThatComputingHides) {

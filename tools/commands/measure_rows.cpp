@@ -17,7 +17,6 @@
 #include "tools/commands/compare_rows.h"
 #include "tools/commands/train_report.h"
 #include "tools/record/measured_row.h"
-#include "tools/record/row_file.h"
 #include "tools/run/interruption.h"
 #include "tools/run/placement.h"
 #include "tools/run/processes.h"
@@ -63,15 +62,14 @@ void run_train(const TrainingFlags& flags, const DevicePlacement& placement,
 }
 
 // Runs a row in another process, by `train --row FILE`, which leaves it there.
-RunRow run_process_row(const TrainingFlags& flags_of_all, const DevicePlacement& placement,
-                       std::size_t batch) {
+RunRow run_process_row(const TrainingFlags& flags_of_all, const PlannedRow& planned) {
   const TemporaryFolder folder;
   const std::string row_path = folder.path() + "/row.cbor";
-  TrainingFlags flags = flags_of_row(flags_of_all, placement, batch);
+  TrainingFlags flags = flags_of_row(flags_of_all, planned.placement, planned.task.batch);
   flags.save_path = folder.path() + "/weights.safetensors";
-  run_train(flags, placement, {"--row", row_path});
-  RunRow row = read_row(row_path);
-  row.placement.mode = placement.mode;
+  run_train(flags, planned.placement, {"--row", row_path});
+  RunRow row = planned_row(planned.task, planned.placement);
+  read_row(row_path, row);
   row.result.weights = nn::load_weights(flags.save_path);
   return row;
 }
@@ -93,7 +91,7 @@ RunRow run_resumed_row(const TrainingFlags& flags, const PlannedRow& planned) {
   TrainingFlags resumed = flags;
   resumed.trace_path.clear();
   resumed.resume = folder.path();
-  RunRow row = run_process_row(resumed, planned.placement, planned.task.batch);
+  RunRow row = run_process_row(resumed, planned);
   row.resumed_after = step;
   return row;
 }
@@ -108,18 +106,11 @@ DevicePlacement single_placement(const PlannedRow& planned) {
 RunRow run_row(const PlannedRow& planned, const TrainingFlags& flags,
                const TrainingObserver& observer, double warm_up_seconds) {
   const DevicePlacement& placement = planned.placement;
-  if (!has_processes(flags, placement)) {
-    apply_threads_per_device(flags, placement.devices.size());
-    warm_up(planned.task, placement, warm_up_seconds);
-    RunRow row = measure_row(planned.task, placement, observer, Recorded::yes).row;
-    throw_if_interrupted();
-    return row;
-  }
-  const RunRow expected = planned_row(planned.task, placement);
-  RunRow row = run_process_row(flags, placement, planned.task.batch);
-  row.batch = expected.batch;
-  row.epoch_rows = expected.epoch_rows;
-  row.bubble_formula = expected.bubble_formula;
+  if (has_processes(flags, placement)) return run_process_row(flags, planned);
+  apply_threads_per_device(flags, placement.devices.size());
+  warm_up(planned.task, placement, warm_up_seconds);
+  RunRow row = measure_row(planned.task, placement, observer, Recorded::yes).row;
+  throw_if_interrupted();
   return row;
 }
 
@@ -221,7 +212,7 @@ class Repeater {
       TrainingFlags flags = flags_;
       flags.dtype = lockstep::to_string(task.dtype);
       flags.trace_path.clear();
-      const RunRow row = run_process_row(flags, planned.placement, task.batch);
+      const RunRow row = run_process_row(flags, planned);
       return task.num_steps == planned.task.num_steps ? keep(row.result.weights)
                                                       : row.result.findings->first_weights;
     }

@@ -15,7 +15,7 @@
 #include "tools/flags/help.h"
 #include "tools/flags/training_flags.h"
 #include "tools/record/measured_row.h"
-#include "tools/record/row_file.h"
+#include "tools/record/run_file.h"
 #include "tools/run/interruption.h"
 #include "tools/run/placement.h"
 #include "tools/run/settings.h"

@@ -78,7 +78,7 @@ struct TrainingFlags : RankFlags {
   std::string slow_motion = "auto";
   bool live = false;
   std::string watch_path;
-  std::string row_path;           // the file for a row of `compare` (record/row_file.h), or empty
+  std::string row_path;           // the file for a row of `compare` (record/run_file.h), or empty
   std::optional<int> end_after;   // the step where a row is interrupted
   std::vector<std::string> said;  // names of the flags that the user gave
 };

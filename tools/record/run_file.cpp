@@ -9,6 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
+#include "engine/nn/state_dict.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/record/host_info.h"
 #include "tools/run/interruption.h"
@@ -16,7 +17,42 @@
 #include "tools/run/settings.h"
 #include "tools/run/step_statistics.h"
 
+// JSON's null stands for an absent value.
+template <typename T>
+struct nlohmann::adl_serializer<std::optional<T>> {
+  static void to_json(json& json, const std::optional<T>& value) {
+    json = value ? nlohmann::json(*value) : nlohmann::json();
+  }
+  static void from_json(const json& json, std::optional<T>& value) {
+    value.reset();
+    if (!json.is_null()) value = json.get<T>();
+  }
+};
+
+namespace lockstep::trace {
+
+// The figures of a step, not its number.
+void to_json(nlohmann::json& json, const StepBreakdown& step) {
+  for (const auto& [name, seconds] : kBreakdownParts) json[name] = step.*seconds;
+  for (const auto& [name, seconds] : kBreakdownTotals) json[name] = step.*seconds;
+}
+
+void from_json(const nlohmann::json& json, StepBreakdown& step) {
+  for (const auto& [name, seconds] : kBreakdownParts) json.at(name).get_to(step.*seconds);
+  for (const auto& [name, seconds] : kBreakdownTotals) json.at(name).get_to(step.*seconds);
+}
+
+}  // namespace lockstep::trace
+
 namespace lockstep::tools {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepStatistics, num_steps, median_seconds, p90_seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThinnedLosses, steps_per_point, mean)
+// The first weights are left out: they have a file of their own.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunFindings, num_first_steps, first_movement, movement,
+                                   last_state, losses, test_result, gradient_checks, gradient_limit,
+                                   failure, exploded)
+
 namespace {
 
 // The hardware that the row's devices can use at once: a core per thread, at most num_cores; or
@@ -27,31 +63,29 @@ double usable_units(const RunRow& row, std::size_t num_cores) {
                                               : num_physical_devices(row.placement));
 }
 
-nlohmann::ordered_json parts_json(const trace::StepBreakdown& breakdown) {
-  nlohmann::ordered_json json;
-  for (const auto& [name, seconds] : trace::kBreakdownParts) json[name] = breakdown.*seconds;
-  return json;
-}
-
-// Adds the step that is drawn, and the statistics over all steps.
-void add_breakdown(nlohmann::ordered_json& json, const TrainingResult& result) {
-  const trace::StepBreakdown& drawn = *result.breakdown;
-  json["breakdown_seconds"] = parts_json(drawn);
-  json["breakdown_of"] = {{"step", drawn.sequence}, {"rank", drawn.rank}};
-  json["overlapped_comm_seconds"] = drawn.overlapped_comm;
-  const StepStatistics& statistics = result.step_statistics;
-  nlohmann::ordered_json all{{"num_steps", statistics.num_steps}};
-  for (const auto& [name, step] : {std::pair("median_seconds", &statistics.median),
-                                   std::pair("p90_seconds", &statistics.p90)}) {
-    all[name] = parts_json(*step);
-    for (const auto& [total, seconds] : trace::kBreakdownTotals) all[name][total] = step->*seconds;
-  }
-  json["step_statistics"] = all;
-  json["comm_overlap_fraction"] = nlohmann::json::array();
-  for (const std::optional<double>& fraction : result.comm_overlap) {
-    json["comm_overlap_fraction"].push_back(fraction ? nlohmann::ordered_json(*fraction)
-                                                     : nlohmann::ordered_json());
-  }
+// Visits what the file holds of a row as it is: visit(name, member, is_there). A member that is not
+// there has no place in the file.
+template <typename Row, typename Visit>
+void visit_members(Row& row, const Visit& visit) {
+  auto& result = row.result;
+  const bool is_recorded = result.breakdown.has_value();
+  const bool has_validation = !result.epoch_validation_loss.empty();
+  visit("threads_per_device", row.threads_per_device, true);
+  visit("batch", row.batch, true);
+  visit("contended", row.contended, true);
+  visit("iterations", result.num_steps, true);
+  visit("epoch_seconds", result.epoch_seconds, true);
+  visit("unfinished_epoch_seconds", result.unfinished_epoch_seconds,
+        result.unfinished_epoch_seconds.has_value());
+  visit("busy_fraction", result.busy_fraction, true);
+  visit("step_statistics", result.step_statistics, is_recorded);
+  visit("comm_overlap_fraction", result.comm_overlap, is_recorded);
+  visit("comm_bytes_per_device_per_step", result.comm_bytes_per_step, true);
+  visit("peak_bytes", result.peak_bytes, true);
+  visit("final_loss", result.final_loss, true);
+  visit("losses", result.losses, true);
+  visit("epoch_accuracy", result.epoch_accuracy, !has_validation);
+  visit("epoch_validation_loss", result.epoch_validation_loss, has_validation);
 }
 
 nlohmann::ordered_json verdict_json(const Verdict& verdict) {
@@ -71,6 +105,28 @@ nlohmann::ordered_json verdict_json(const Verdict& verdict) {
   return json;
 }
 
+// Adds the step that is drawn.
+void add_breakdown(nlohmann::ordered_json& json, const trace::StepBreakdown& drawn) {
+  for (const auto& [name, seconds] : trace::kBreakdownParts) {
+    json["breakdown_seconds"][name] = drawn.*seconds;
+  }
+  json["breakdown_of"] = {{"step", drawn.sequence}, {"rank", drawn.rank}};
+  json["overlapped_comm_seconds"] = drawn.overlapped_comm;
+}
+
+trace::StepBreakdown read_breakdown(const nlohmann::json& row) {
+  trace::StepBreakdown drawn;
+  for (const auto& [name, seconds] : trace::kBreakdownParts) {
+    row.at("breakdown_seconds").at(name).get_to(drawn.*seconds);
+  }
+  drawn.step = row.at("step_seconds");
+  drawn.overlapped_comm = row.at("overlapped_comm_seconds");
+  drawn.comm = drawn.exposed_comm + drawn.overlapped_comm;
+  drawn.sequence = row.at("breakdown_of").at("step");
+  drawn.rank = row.at("breakdown_of").at("rank");
+  return drawn;
+}
+
 nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
   const TrainingResult& result = row.result;
   const std::size_t num_devices = row.placement.devices.size();
@@ -84,47 +140,34 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
       {"devices", num_devices},
       {"physical_devices", num_physical},
       {"virtual", num_physical < num_devices},
-      {"threads_per_device", row.threads_per_device},
-      {"batch", row.batch},
-      {"contended", row.contended ? nlohmann::json(*row.contended) : nlohmann::json()},
       {"kind", result.simulated ? "acted" : "measured"},
-      {"iterations", result.num_steps},
-      {"epoch_seconds", result.epoch_seconds},
       {"median_epoch_seconds", row.median_epoch_seconds()},
       {"step_seconds", row.step_seconds()},
       {"samples_per_second", static_cast<double>(row.batch) / row.step_seconds()},
       {"speedup", or_null(against_baseline.speedup)},
       {"ideal_speedup", or_null(against_baseline.ideal)},
       {"efficiency", or_null(against_baseline.efficiency)},
-      {"busy_fraction", result.busy_fraction}};
-  if (result.unfinished_epoch_seconds) {
-    json["unfinished_epoch_seconds"] = *result.unfinished_epoch_seconds;
-  }
+      {"max_abs_weight_diff", or_null(row.max_abs_weight_diff)},
+      {"verdict", row.verdict ? verdict_json(*row.verdict) : nlohmann::ordered_json()}};
+  visit_members(row, [&](const char* name, const auto& member, bool is_there) {
+    if (is_there) json[name] = nlohmann::json(member);
+  });
   if (result.simulated) {
     json["slow_motion"] = result.simulated->factor;
     json["topology"] = result.simulated->topology;
   }
   if (row.measured_again) json["measured_again"] = true;
   if (row.bubble_formula) {
-    json["bubble"] = {{"measured", nullptr}, {"formula", *row.bubble_formula}};
-    if (result.bubble) json["bubble"]["measured"] = *result.bubble;
+    json["bubble"] = {{"measured", nlohmann::json(result.bubble)},
+                      {"formula", *row.bubble_formula}};
   }
-  if (result.breakdown) add_breakdown(json, result);
-  json["comm_bytes_per_device_per_step"] = result.comm_bytes_per_step;
-  json["peak_bytes"] = result.peak_bytes;
-  json["max_abs_weight_diff"] = or_null(row.max_abs_weight_diff);
-  json["verdict"] = row.verdict ? verdict_json(*row.verdict) : nlohmann::ordered_json();
-  json["final_loss"] = result.final_loss;
-  json["losses"] = {{"steps_per_point", result.losses.steps_per_point},
-                    {"mean", result.losses.mean}};
+  if (result.breakdown) add_breakdown(json, *result.breakdown);
   if (!result.epoch_validation_loss.empty()) {
     json["validation_loss"] = result.epoch_validation_loss.back();
-    json["epoch_validation_loss"] = result.epoch_validation_loss;
     return json;
   }
   const bool is_unknown = result.stopped_by != 0 && result.epoch_accuracy.empty();
   json["test_accuracy"] = is_unknown ? nlohmann::json() : nlohmann::json(result.test_accuracy());
-  json["epoch_accuracy"] = result.epoch_accuracy;
   return json;
 }
 
@@ -201,6 +244,39 @@ int end_bench(const std::string& path, nlohmann::ordered_json& json, int signal,
                          !is_written   ? ""
                          : path == "-" ? "the rows"
                                        : path);
+}
+
+namespace {
+
+std::string first_weights_of(const std::string& row_path) {
+  return row_path + ".first_weights.safetensors";
+}
+
+}  // namespace
+
+void write_row(const std::string& path, const RunRow& row) {
+  nlohmann::ordered_json json = row_json(row, row);
+  if (row.result.findings) {
+    json["findings"] = nlohmann::json(*row.result.findings);
+    nn::save_weights(first_weights_of(path), to_state_dict(row.result.findings->first_weights));
+  }
+  std::string bytes;
+  nlohmann::ordered_json::to_cbor(json, bytes);  // which has NaN, unlike JSON
+  write_file_atomically(path, bytes);
+}
+
+void read_row(const std::string& path, RunRow& row) {
+  const nlohmann::json json = nlohmann::json::from_cbor(read_text_file(path, "compare"));
+  row.placement.num_physical = json.at("physical_devices").get<std::size_t>();
+  visit_members(row, [&](const char* name, auto& member, bool) {
+    if (json.contains(name)) json.at(name).get_to(member);
+  });
+  if (json.contains("bubble")) json.at("bubble").at("measured").get_to(row.result.bubble);
+  if (json.contains("breakdown_seconds")) row.result.breakdown = read_breakdown(json);
+  if (json.contains("findings")) {
+    row.result.findings = json.at("findings").get<RunFindings>();
+    row.result.findings->first_weights = keep(nn::load_weights(first_weights_of(path)));
+  }
 }
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {

@@ -75,6 +75,14 @@ void mark_interrupted(nlohmann::ordered_json& json, int signal, std::string_view
 int end_bench(const std::string& path, nlohmann::ordered_json& json, int signal,
               std::size_t num_planned);
 
+// Hands a row from the ranks that are processes to `compare`: a row of the run file and the
+// findings of its checks. Weights, and their comparison, are left out; the weights of the first
+// steps have a file beside it. Written atomically.
+void write_row(const std::string& path, const RunRow& row);
+
+// Takes over what the file has. row: as it was planned. REQUIRES: this program wrote the file.
+void read_row(const std::string& path, RunRow& row);
+
 // Writes JSON to a file, atomically, or to standard output for "-".
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
 

@@ -61,7 +61,7 @@ double device_nanoseconds(const trace::Recording& recording, int track, const In
   return static_cast<double>(trace::total_ns(busy) - trace::total_ns(waited));
 }
 
-// How much of the interval the set covers.
+// The part of the interval that the set covers.
 std::int64_t overlap_ns(Interval interval, const IntervalSet& set) {
   auto part = std::partition_point(set.begin(), set.end(),
                                    [&](Interval one) { return one.end_ns <= interval.begin_ns; });
@@ -97,8 +97,8 @@ StepStatistics step_statistics(const std::vector<trace::StepBreakdown>& steps) {
   const auto take = [&](const trace::BreakdownFigure& figure) {
     std::vector<double> values;
     for (const trace::StepBreakdown& step : steps) values.push_back(step.*figure.seconds);
-    statistics.median.*figure.seconds = quantile(values, 50);
-    statistics.p90.*figure.seconds = quantile(values, 90);
+    statistics.median_seconds.*figure.seconds = quantile(values, 50);
+    statistics.p90_seconds.*figure.seconds = quantile(values, 90);
   };
   for (const trace::BreakdownFigure& part : trace::kBreakdownParts) take(part);
   for (const trace::BreakdownFigure& total : trace::kBreakdownTotals) take(total);

@@ -12,11 +12,12 @@
 namespace lockstep::tools {
 
 // Each figure is computed over all steps by itself: a part's median need not come from the step
-// whose wall time is the median, so the parts of `median` do not add up to its step.
+// whose wall time is the median, so the parts of the median do not add up to its step. The members'
+// names are those of the run file.
 struct StepStatistics {
   std::size_t num_steps = 0;
-  trace::StepBreakdown median;  // of two middle ones, the smaller
-  trace::StepBreakdown p90;     // the smallest that at least 90 % of the steps do not exceed
+  trace::StepBreakdown median_seconds;  // of two middle ones, the smaller
+  trace::StepBreakdown p90_seconds;     // the smallest that 90 % of the steps do not exceed
 };
 
 StepStatistics step_statistics(const std::vector<trace::StepBreakdown>& steps);
