@@ -24,6 +24,7 @@
 #include "tools/record/host_info.h"
 #include "tools/record/run_file.h"
 #include "tools/run/interruption.h"
+#include "tools/run/pipeline.h"
 #include "tools/run/placement.h"
 #include "tools/run/settings.h"
 #include "tools/run/slow_motion.h"
@@ -84,15 +85,20 @@ void print_verdict(const TrainingTask& task, const std::vector<const RunRow*>& r
   }
 }
 
-// Who the ranks are, and on which devices.
-DeviceType resolve_ranks_and_type(TrainingFlags& flags, bool has_pipeline) {
+bool has_pipeline(const CompareFlags& flags) {
+  return std::ranges::count(flags.modes, "pipeline") > 0;
+}
+
+// Settles who the ranks are, and returns the type of their devices.
+DeviceType resolve_ranks_and_type(CompareFlags& of_compare) {
+  TrainingFlags& flags = of_compare.training;
   const launch::RankEnvironment environment =
       launch::rank_environment(launch::current_environment());
   require(environment.world_size == 1, ErrorCode::Usage, "compare",
           "starts its ranks itself (--ranks processes); run it without a launcher, found {} ranks "
           "of {}",
           environment.world_size, to_string(environment.launcher));
-  if ((flags.bitwise || has_pipeline) && flags.comm.empty()) flags.comm = "own";
+  if ((flags.bitwise || has_pipeline(of_compare)) && flags.comm.empty()) flags.comm = "own";
   resolve_ranks(flags, environment, std::nullopt);
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
@@ -147,34 +153,98 @@ int end_compare(const CompareFlags& flags, std::size_t num_done, std::size_t num
                                        : path);
 }
 
+void require_fitting_flags(const CompareFlags& flags) {
+  require_drift(flags);
+  require(!flags.interrupt || flags.training.act_as.empty(), ErrorCode::Usage, "--interrupt",
+          "resumes a row at full speed, and --act-as slows it down; leave one out");
+  require(!flags.is_predicting || flags.training.accumulate == 1, ErrorCode::Usage, "--predict",
+          "predicts steps of one backward pass, and --accumulate takes several; leave one out");
+  require(!flags.is_predicting || std::ranges::count(flags.modes, "tensor") == 0, ErrorCode::Usage,
+          "--predict", "does not predict the mode tensor; leave one out");
+}
+
+// All rows, also those that can only be predicted. Settles flags that depend on all of them.
+std::vector<PlannedRow> plan_all_rows(CompareFlags& flags, DeviceType type) {
+  TrainingFlags& training = flags.training;
+  const std::size_t most = most_devices(flags.device_counts);
+  // A device has the same size in every row, so that a second one shows what a second one brings.
+  if (type == DeviceType::cpu && training.act_as.empty()) {
+    training.threads_per_device = static_cast<int>(threads_per_device(training, most));
+  }
+  if (has_pipeline(flags) && training.model.empty()) {
+    training.model = default_pipeline_model(training, most);
+  }
+  return plan_rows(
+      training, flags.modes, flags.device_counts, type,
+      flags.is_predicting ? MissingDevices::are_predicted : MissingDevices::are_an_error);
+}
+
+void print_beginning(const TrainingFlags& flags, const std::vector<PlannedRow>& plan,
+                     DeviceType type, std::FILE* out) {
+  const std::size_t num_gpus = runtime::physical_gpus().size();
+  const auto num_devices = static_cast<std::size_t>(runtime::num_devices(type));
+  const std::string where = type == DeviceType::cpu
+                                ? count_text(runtime::num_cores(), "core")
+                                : fmt::format("{} on {}", count_text(num_devices, "logical device"),
+                                              num_gpus == 1 ? runtime::physical_gpus()[0].name
+                                                            : count_text(num_gpus, "GPU"));
+  fmt::print(out, "using device: {} ({})\n", lockstep::to_string(type), where);
+  fmt::print(out, "{}\n", wrap(describe_work(flags, plan)));
+  for (const std::string& note : {link_note(flags), slow_motion_note(plan[0].task)}) {
+    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
+  }
+}
+
+std::vector<PredictedRow> predict_and_print(const PredictionTask& prediction,
+                                            const FileWorkload& workload,
+                                            const std::vector<PlannedRow>& plan, std::FILE* out) {
+  std::vector<PredictedRow> rows = predict_compared_rows(prediction, workload, plan, out);
+  fmt::print(out, "~: predicted for {} ({}), not measured\n", prediction.topology.name,
+             prediction.topology.device.name);
+  for (const std::string& note : record_notes(rows)) fmt::print(out, "{}\n", wrap(note));
+  return rows;
+}
+
+nlohmann::ordered_json compare_config(const CompareFlags& flags, const TrainingTask& task) {
+  nlohmann::ordered_json config = flags_json(flags.training, task);
+  config["modes"] = fmt::format("{}", fmt::join(flags.modes, ","));
+  config["devices"] = parse_list("--devices", flags.device_counts);
+  const std::string& rows = flags.training.per_device_batch;
+  if (!rows.empty()) config["per_device_batch"] = parse_list("--per-device-batch", rows);
+  config.erase("parallel");  // compare has --modes instead
+  return config;
+}
+
+// Says below the table if the rows are right, and what limits them. Returns the exit code.
+int judge_and_explain(const CompareFlags& flags, const std::vector<PlannedRow>& plan,
+                      const MeasuredRows& measured, const nlohmann::ordered_json& json,
+                      std::FILE* out) {
+  const std::vector<RunRow>& rows = measured.rows;
+  std::vector<const RunRow*> judged;
+  for (const RunRow& row : rows) judged.push_back(&row);
+  if (measured.resumed) judged.push_back(&*measured.resumed);
+  require_right_rows(judged);
+  print_verdict(plan[0].task, judged, out);
+  try {
+    if (flags.explain_drift && rows.size() == plan.size()) {
+      explain_drift(plan, flags.training, rows, out);
+    }
+  } catch (const Interrupted&) {
+    return end_compare(flags, rows.size(), plan.size());
+  }
+  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string limit = limit_sentence(parse_run_file("--json", text, "compare"));
+  if (!limit.empty()) fmt::print(out, "{}\n", wrap(limit));
+  return end_compare(flags, rows.size(), plan.size());
+}
+
 // Returns the exit code.
 int run_compare(CompareFlags flags, const CommandLine& command) {
   const TrainingFlags& training = flags.training;
   std::FILE* const out = training.json_path == "-" ? stderr : stdout;
-  require_drift(flags);
-  require(!flags.interrupt || training.act_as.empty(), ErrorCode::Usage, "--interrupt",
-          "resumes a row at full speed, and --act-as slows it down; leave one out");
-  require(!flags.is_predicting || training.accumulate == 1, ErrorCode::Usage, "--predict",
-          "predicts steps of one backward pass, and --accumulate takes several; leave one out");
-  require(!flags.is_predicting || std::ranges::count(flags.modes, "tensor") == 0, ErrorCode::Usage,
-          "--predict", "does not predict the mode tensor; leave one out");
-  const bool has_pipeline = std::ranges::count(flags.modes, "pipeline") > 0;
-  const DeviceType type = resolve_ranks_and_type(flags.training, has_pipeline);
-  const std::size_t most = most_devices(flags.device_counts);
-  // A device has the same size in every row, so that a second one shows what a second one brings.
-  if (type == DeviceType::cpu && training.act_as.empty()) {
-    flags.training.threads_per_device = static_cast<int>(threads_per_device(training, most));
-  }
-  if (has_pipeline && training.model.empty()) {
-    const bool is_interleaved = training.pipeline_schedule == "interleaved";
-    const auto num_chunks =
-        static_cast<std::size_t>(is_interleaved ? training.chunks.value_or(2) : 1);
-    flags.training.model =
-        default_model(training, most * std::clamp<std::size_t>(num_chunks, 1, 64));
-  }
-  const std::vector<PlannedRow> all_rows =
-      plan_rows(training, flags.modes, flags.device_counts, type,
-                flags.is_predicting ? MissingDevices::are_predicted : MissingDevices::are_an_error);
+  require_fitting_flags(flags);
+  const DeviceType type = resolve_ranks_and_type(flags);
+  const std::vector<PlannedRow> all_rows = plan_all_rows(flags, type);
   std::vector<PlannedRow> plan;
   std::ranges::copy_if(all_rows, std::back_inserter(plan),
                        [](const PlannedRow& row) { return !row.is_missing; });
@@ -183,22 +253,7 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
   require_effects(training, modes, type);
   const TrainingTask& task = plan[0].task;
   const std::optional<PredictionTask> prediction = read_prediction(flags, all_rows);
-  const DevicePlacement& last = plan.back().placement;
-  const std::size_t cores = runtime::num_cores();
-  const std::string where =
-      type == DeviceType::cpu
-          ? count_text(cores, "core")
-          : fmt::format(
-                "{} on {}",
-                count_text(static_cast<std::size_t>(runtime::num_devices(type)), "logical device"),
-                runtime::physical_gpus().size() == 1
-                    ? runtime::physical_gpus()[0].name
-                    : count_text(runtime::physical_gpus().size(), "GPU"));
-  fmt::print(out, "using device: {} ({})\n", lockstep::to_string(type), where);
-  fmt::print(out, "{}\n", wrap(describe_work(training, plan)));
-  for (const std::string& note : {link_note(training), slow_motion_note(task)}) {
-    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
-  }
+  print_beginning(training, plan, type, out);
   const Interruption interruption("this step");
   const MeasuredRows measured = measure_rows(plan, flags, out);
   const std::vector<RunRow>& rows = measured.rows;
@@ -212,50 +267,28 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
   }
   std::vector<PredictedRow> predicted;
   if (prediction && is_complete) {
-    predicted = predict_compared_rows(measured_by(*prediction, rows[0]), workload, all_rows, out);
-    fmt::print(out, "~: predicted for {} ({}), not measured\n", prediction->topology.name,
-               prediction->topology.device.name);
-    for (const std::string& note : record_notes(predicted)) fmt::print(out, "{}\n", wrap(note));
+    predicted = predict_and_print(measured_by(*prediction, rows[0]), workload, all_rows, out);
   }
   fmt::print(out, "{}\n", table_legend(rows[0]));
   for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));
   if (!training.trace_path.empty() && is_complete) {
+    const DevicePlacement& last = plan.back().placement;
     if (!has_processes(training, last)) write_trace(training, last, trace::collect());
     fmt::print(stderr, "{}", describe_trace(training));
   }
-  nlohmann::ordered_json json = make_run_file(command, training, task, rows);
+  nlohmann::ordered_json json = make_run_file(command, compare_config(flags, task), rows);
   if (!training.json_path.empty()) {
     json["workload"] = workload_json(workload);
     for (const PredictedRow& row : predicted) {
       json["rows"].push_back(row_json(row, prediction->topology));
     }
-    json["config"]["modes"] = fmt::format("{}", fmt::join(flags.modes, ","));
-    json["config"]["devices"] = parse_list("--devices", flags.device_counts);
-    if (!training.per_device_batch.empty()) {
-      json["config"]["per_device_batch"] =
-          parse_list("--per-device-batch", training.per_device_batch);
-    }
-    json["config"].erase("parallel");  // compare has --modes instead
     if (measured.resumed) json["resumed"] = resumed_json(*measured.resumed);
     if (!is_complete) {
       mark_interrupted(json, Interruption::signal(), "rows", rows.size(), plan.size());
     }
     write_json(training.json_path, json);
   }
-  std::vector<const RunRow*> judged;
-  for (const RunRow& row : rows) judged.push_back(&row);
-  if (measured.resumed) judged.push_back(&*measured.resumed);
-  require_right_rows(judged);
-  print_verdict(task, judged, out);
-  try {
-    if (flags.explain_drift && is_complete) explain_drift(plan, training, rows, out);
-  } catch (const Interrupted&) {
-    return end_compare(flags, rows.size(), plan.size());
-  }
-  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const std::string limit = limit_sentence(parse_run_file("--json", text, "compare"));
-  if (!limit.empty()) fmt::print(out, "{}\n", wrap(limit));
-  return end_compare(flags, rows.size(), plan.size());
+  return judge_and_explain(flags, plan, measured, json, out);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "tools/record/contention.h"
 #include "tools/run/interruption.h"
 #include "tools/run/pipeline.h"
+#include "tools/run/settings.h"
 #include "tools/run/sha256.h"
 #include "tools/run/slow_motion.h"
 #include "tools/run/trace_file.h"
@@ -129,7 +130,7 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   }
   if (flags.json_path.empty()) return;
   const double optimizer_seconds = row.result.breakdown ? row.result.breakdown->optimizer : 0;
-  nlohmann::ordered_json json = make_run_file(command, flags, task, {row});
+  nlohmann::ordered_json json = make_run_file(command, flags_json(flags, task), {row});
   json["workload"] = workload_json(measure_workload(task, measured_on, optimizer_seconds));
   if (row.result.stopped_by != 0) {
     mark_interrupted(json, row.result.stopped_by, "steps", row.result.num_steps, task.num_steps);

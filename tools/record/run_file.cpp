@@ -14,7 +14,6 @@
 #include "tools/record/host_info.h"
 #include "tools/run/interruption.h"
 #include "tools/run/placement.h"
-#include "tools/run/settings.h"
 #include "tools/run/step_statistics.h"
 
 // JSON's null stands for an absent value.
@@ -204,10 +203,10 @@ const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index) {
 }
 
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
-                                     const TrainingFlags& flags, const TrainingTask& task,
+                                     nlohmann::ordered_json config,
                                      const std::vector<RunRow>& rows) {
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
-  json["config"] = flags_json(flags, task);
+  json["config"] = std::move(config);
   json["rows"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     json["rows"].push_back(row_json(rows[i], baseline_of(rows, i)));

@@ -55,11 +55,11 @@ Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores
 // if there is none.
 const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index);
 
-// Speed-up, ideal, efficiency and the difference of weights are against the row's baseline if
-// rows[0] is a single-device row; else they are null, because there is nothing to compare with. The
-// "workload" is for the caller to add.
+// config: flags_json() of run/settings.h. Speed-up, ideal, efficiency and the difference of weights
+// are against the row's baseline if rows[0] is a single-device row; else they are null, because
+// there is nothing to compare with. The "workload" is for the caller to add.
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
-                                     const TrainingFlags& flags, const TrainingTask& task,
+                                     nlohmann::ordered_json config,
                                      const std::vector<RunRow>& rows);
 
 // A row that was interrupted, for "resumed". REQUIRES: it was, and was judged.
