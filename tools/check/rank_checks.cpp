@@ -187,8 +187,7 @@ RankChecks::RankChecks(const TrainingTask& task, const Strategies& strategies,
       is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
       has_stepped_(task.resumed != nullptr),
       locals_(strategies.size()),
-      curve_(task.num_steps - task.first_step()),
-      watch_(task.data->train.num_classes) {
+      judge_(task, first_, findings_) {
   for (const auto& piece : first_.pieces(*optimizers[0])) {
     stepped_.push_back(piece.name);
     weight_decays_[piece.name] = rules::weight_decay(task.optimizer, piece.shape);
@@ -245,7 +244,7 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
   const bool is_due_now = is_due(step);
   std::optional<Window> window;
   if (is_due_now) window.emplace(*this);
-  std::vector<Report> reports;
+  std::vector<RankReport> reports;
   for (std::size_t i = 0; i < locals_.size(); ++i) {
     if (is_exact_) look_at_rows(i, step, batches[i]);
     look_at_schedule(i, step);
@@ -258,14 +257,14 @@ void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& ba
     if (is_due_now) reports.push_back(report_of(i, step));
   }
   if (is_due_now) {
-    judge(step, exchange(std::move(reports)));
+    judge_.judge(step, exchange(std::move(reports)), locals_[0]);
     for (Local& local : locals_) {
       local.report.losses.clear();
       local.report.parts.clear();
     }
   }
   if (step + 1 == findings_.num_first_steps || step + 1 == task_.num_steps) keep_weights(step + 1);
-  if (step + 1 == task_.num_steps) findings_.losses = curve_.means(curve_.sums_and_rows());
+  if (step + 1 == task_.num_steps) findings_.losses = judge_.losses();
 }
 
 KeptTensors RankChecks::weights() const {
@@ -427,9 +426,9 @@ void RankChecks::find_change(std::size_t local, std::size_t step, const KeptTens
   }
 }
 
-RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
+RankReport RankChecks::report_of(std::size_t local, std::size_t step) {
   Local& mine = locals_[local];
-  Report report = mine.report;
+  RankReport report = mine.report;
   for (const auto& [list, kept] :
        {std::pair(&report.before, &mine.before), std::pair(&report.gradients, &mine.gradients),
         std::pair(&report.after, &mine.after)}) {
@@ -462,9 +461,8 @@ std::string RankChecks::statistic_against_the_rule(std::size_t step, const KeptT
   return tools::statistic_against_the_rule(before, after, reference(step, larger));
 }
 
-RankChecks::FromOneDevice RankChecks::compare_with_one_device(std::size_t step,
-                                                              const KeptTensors& state,
-                                                              const KeptTensors& gradients) {
+FromOneDevice RankChecks::compare_with_one_device(std::size_t step, const KeptTensors& state,
+                                                  const KeptTensors& gradients) {
   const KeptTensors& statistics = locals_[0].statistics_before;
   KeptTensors with_statistics;
   if (step > task_.first_step() && !statistics.empty()) {
@@ -558,7 +556,7 @@ std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
           order_.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
-std::vector<RankChecks::Report> RankChecks::exchange(std::vector<Report> mine) const {
+std::vector<RankReport> RankChecks::exchange(std::vector<RankReport> mine) const {
   comm::Communicator* const communicator = first_.communicator();
   if (!communicator) return mine;
   const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(nlohmann::json(mine[0]));
@@ -568,116 +566,17 @@ std::vector<RankChecks::Report> RankChecks::exchange(std::vector<Report> mine) c
   std::vector<std::int64_t> words(num_words);
   std::memcpy(words.data(), bytes.data(), bytes.size());
   const std::vector<std::int64_t> all = comm::gather_numbers(words, *communicator);
-  std::vector<Report> reports;
+  std::vector<RankReport> reports;
   for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
     const auto* const begin = reinterpret_cast<const std::uint8_t*>(all.data() + rank * num_words);
-    reports.push_back(nlohmann::json::from_cbor(begin, begin + sizes[rank]).get<Report>());
+    reports.push_back(nlohmann::json::from_cbor(begin, begin + sizes[rank]).get<RankReport>());
   }
   return reports;
 }
 
-void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
-  std::vector<Finding> found;
-  for (const Report& report : reports) {
-    found.insert(found.end(), report.findings.begin(), report.findings.end());
-  }
-  judge_replicas(step, reports, &Report::before, locals_[0].before, "before the step", found);
-  if (is_exact_) judge_gradient(step, reports[0].from_one_device, found);
-  judge_replicas(step, reports, &Report::gradients, locals_[0].gradients, "its gradient", found);
-  judge_replicas(step, reports, &Report::after, locals_[0].after, "after the step", found);
-  judge_losses(step, reports, found);
-  judge_parts_of_steps(step, reports, found);
-  for (const Finding& finding : found) {
-    if (findings_.failure && findings_.failure->step <= finding.step) continue;
-    if (!explosion_ || finding.step < *explosion_) findings_.failure = finding;
-  }
-}
-
-void RankChecks::judge_gradient(std::size_t step, const FromOneDevice& compared,
-                                std::vector<Finding>& found) {
-  if (std::isnan(compared.loss)) {
-    explode(step, fmt::format("at step {} one device's gradients overflow", step));
-    return;
-  }
-  findings_.gradient_checks.push_back(compared.check);
-  found.insert(found.end(), compared.failure.begin(), compared.failure.end());
-}
-
-void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& reports,
-                                std::vector<std::uint64_t> Report::*digests,
-                                const KeptTensors& mine, const char* what,
-                                std::vector<Finding>& found) {
-  for (std::size_t rank = 1; rank < reports.size(); ++rank) {
-    const auto [other, first] = std::ranges::mismatch(reports[rank].*digests, reports[0].*digests);
-    if (other == (reports[rank].*digests).end()) continue;
-    const auto tensor = static_cast<std::size_t>(other - (reports[rank].*digests).begin());
-    found.push_back(
-        {"replicas", step, static_cast<int>(rank), mine[tensor].first,
-         fmt::format("{} differs from rank 0's; all ranks must hold the same bits", what)});
-    return;
-  }
-}
-
-void RankChecks::judge_parts_of_steps(std::size_t step, const std::vector<Report>& reports,
-                                      std::vector<Finding>& found) {
-  std::vector<std::string> names;
-  for (const auto& [name, parameter] : first_.module()->named_parameters()) {
-    names.push_back(name);
-  }
-  const std::size_t num_steps = reports[0].parts.size();
-  for (std::size_t i = 0; i < num_steps; ++i) {
-    std::vector<StepParts> of_ranks;
-    for (const Report& report : reports) of_ranks.push_back(report.parts.at(i));
-    const std::optional<Finding> finding = judge_parts(
-        step + 1 - num_steps + i, of_ranks, names,
-        first_.is_in_parts() ? Shares::pieces : Shares::whole,
-        task_.optimizer.clip_norm ? Clipping::common_factor : Clipping::none,
-        gradient_limit(task_.dtype, DeviceType::cpu, kernels::MatmulPrecision::highest));
-    if (finding) found.push_back(*finding);
-  }
-}
-
-void RankChecks::judge_losses(std::size_t step, const std::vector<Report>& reports,
-                              std::vector<Finding>& found) {
-  const auto add = [](StepLoss& to, const StepLoss& loss) {
-    to.sum += loss.sum;
-    to.num_rows += loss.num_rows;
-  };
-  std::map<std::size_t, StepLoss> of_steps;
-  epoch_loss_ = {};
-  for (const Report& report : reports) {
-    for (const StepLoss& loss : report.losses) add(of_steps[loss.step], loss);
-    add(epoch_loss_, report.epoch_loss);
-  }
-  for (const auto& [number, loss] : of_steps) {
-    if (const auto warning = watch_.see(number, mean_of(loss))) explode(number, *warning);
-    curve_.add({number - task_.first_step(), loss.num_rows, loss.sum});
-  }
-  if (!is_exact_) return;
-  const StepLoss& all = of_steps[step];
-  const double expected = reports[0].from_one_device.loss;
-  if (std::abs(mean_of(all) - expected) <= reports[0].from_one_device.loss_limit) return;
-  found.push_back({"loss", step, 0, "all",
-                   fmt::format("the mean over all ranks' rows is {:.9g}, one device's on the same "
-                               "weights and rows {:.9g}",
-                               mean_of(all), expected)});
-}
-
-void RankChecks::explode(std::size_t step, const std::string& why) {
-  if (explosion_ && *explosion_ <= step) return;
-  explosion_ = step;
-  findings_.exploded = why;
-}
-
 void RankChecks::after_epoch(std::size_t last_step, double mean_loss) {
-  const double expected = mean_of(epoch_loss_);
   for (Local& local : locals_) local.report.epoch_loss = {};
-  if (findings_.failure || explosion_) return;
-  if (std::abs(mean_loss - expected) <= 1e-9 * std::max(1.0, std::abs(expected))) return;
-  findings_.failure = {"loss", last_step, first_.rank(), "all",
-                       fmt::format("the run reports a mean loss of {:.9g}, but over all ranks' "
-                                   "rows it is {:.9g}",
-                                   mean_loss, expected)};
+  judge_.judge_epoch(last_step, mean_loss);
 }
 
 }  // namespace lockstep::tools

@@ -46,7 +46,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -55,8 +54,7 @@
 #include "engine/data/data_loader.h"
 #include "tools/check/gradient_parts.h"
 #include "tools/check/reference_step.h"
-#include "tools/run/losses.h"
-#include "tools/run/model.h"
+#include "tools/check/report_judge.h"
 #include "tools/run/step_checks.h"
 
 namespace lockstep::tools {
@@ -80,38 +78,14 @@ class RankChecks final : public StepChecks {
 
  private:
   class Window;
-  // How far a step is from one device's on the same state and rows.
-  struct FromOneDevice {
-    std::vector<Finding> failure;  // the worst, if any
-    GradientCheck check;
-    double loss = 0;  // one device's; NaN: its gradients overflow
-    double loss_limit = 0;
-
-    NLOHMANN_DEFINE_TYPE_INTRUSIVE(FromOneDevice, failure, check, loss, loss_limit)
-  };
-  // A rank's message to the others.
-  struct Report {
-    std::vector<Finding> findings;  // the first one, if any
-    std::vector<StepLoss> losses;   // one for each step since the last exchange
-    StepLoss epoch_loss;            // this epoch's
-    std::vector<StepParts> parts;   // for the same steps
-    std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
-    FromOneDevice from_one_device;                        // computed by rank 0 alone
-
-    NLOHMANN_DEFINE_TYPE_INTRUSIVE(Report, findings, before, gradients, after, losses, epoch_loss,
-                                   parts, from_one_device)
-  };
   // The state of a rank: all elements, or a few of each tensor.
   enum class Elements { few, all };
-  struct Local {
-    KeptTensors before;     // before the step
-    KeptTensors gradients;  // in the step
-    KeptTensors after;
+  struct Local : StepTensors {
     KeptTensors left;  // a few elements, as the last step left them; empty if no one looked
     KeptTensors statistics_before;  // batch norm's running ones; of rank 0 alone
     KeptTensors statistics_left;
     std::unique_ptr<GradientParts> parts;  // nullptr: not looked at
-    Report report;                         // as far as it is known between the exchanges
+    RankReport report;                     // as far as it is known between the exchanges
   };
 
   // Reads a tensor of each parameter; all elements come from all ranks' pieces. suffix: of the
@@ -138,7 +112,7 @@ class RankChecks final : public StepChecks {
   void find(std::size_t local, const char* check, std::size_t step, const std::string& parameter,
             std::string what);
 
-  Report report_of(std::size_t local, std::size_t step);
+  RankReport report_of(std::size_t local, std::size_t step);
   // On rank 0, after the last step: the whole state, and what the test rows give with it.
   void keep_last_state(KeptTensors state);
   // Rank 0's share of its report: one device's step from this state, and how far the run's
@@ -151,19 +125,7 @@ class RankChecks final : public StepChecks {
   std::string statistic_against_the_rule(std::size_t step, const KeptTensors& before,
                                          const ReferenceGradient& after);
   // Every rank gets all reports. With a communicator the thread drives one rank.
-  std::vector<Report> exchange(std::vector<Report> mine) const;
-  // Judges all ranks' reports on the steps up to this one; the earliest finding is the run's
-  // failure.
-  void judge(std::size_t step, const std::vector<Report>& reports);
-  void judge_gradient(std::size_t step, const FromOneDevice& compared, std::vector<Finding>& found);
-  void judge_parts_of_steps(std::size_t step, const std::vector<Report>& reports,
-                            std::vector<Finding>& found);
-  void judge_losses(std::size_t step, const std::vector<Report>& reports,
-                    std::vector<Finding>& found);
-  void judge_replicas(std::size_t step, const std::vector<Report>& reports,
-                      std::vector<std::uint64_t> Report::*digests, const KeptTensors& mine,
-                      const char* what, std::vector<Finding>& found);
-  void explode(std::size_t step, const std::string& why);
+  std::vector<RankReport> exchange(std::vector<RankReport> mine) const;
 
   const TrainingTask& task_;
   const Strategies& strategies_;
@@ -180,11 +142,8 @@ class RankChecks final : public StepChecks {
   KeptTensors initial_;               // rank 0's weights
   std::optional<std::size_t> epoch_of_order_;
   std::vector<std::size_t> order_;  // the rows' order in that epoch
-  StepLoss epoch_loss_;             // the sum over all ranks, up to the last judged step
-  LossCurve curve_;                 // the same
-  LossWatch watch_;
-  std::optional<std::size_t> explosion_;  // the step
   RunFindings findings_;
+  ReportJudge judge_;
 };
 
 }  // namespace lockstep::tools
