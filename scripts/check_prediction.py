@@ -4,9 +4,10 @@
   scripts/check_prediction.py TABLE [MODELS] [--json FILE] [--program LOCKSTEP]
 
   TABLE      CSV. Scaling: set, hardware, interconnect, model, strategy, batch_per_gpu, gpus, value, unit; a row of
-             several GPUs is predicted from its set's row of one GPU alone; a column `fitted` says yes for rows to
-             which constants were fitted. All-reduces: hardware, interconnect,
-             algorithm, gpus, bytes, value, unit; every other row of a hardware is fitted, the rows between predicted
+             several GPUs is predicted from its set's row of one GPU alone; a column `counted` says yes, or why
+             the record leaves a row out, and a column `flags` has what else `lockstep predict` is told of the
+             method. All-reduces: hardware, interconnect, algorithm, gpus, bytes, value, unit; every other row of a
+             hardware is fitted, the rows between predicted
   MODELS     CSV of the nets of a scaling table: model, parameters, gradient_MB, forward_GFLOP_per_sample
   --json     writes the rows, too; '-' is standard output, and the table then goes to standard error
   --program  the program (default: build/release/bin/lockstep, else the one in PATH)
@@ -20,6 +21,7 @@ import functools
 import json
 import math
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -49,7 +51,7 @@ STRATEGIES = {
          "distributed_replicated"], "ddp"),
 }  # fmt: skip
 # Nets whose layers the program knows under this name.
-KNOWN_SHAPES = {"alexnet": "alexnet", "vgg": "vgg16", "vgg16": "vgg16", "lenet": "lenet"}
+KNOWN_SHAPES = {"vgg": "vgg16", **{name: name for name in ("alexnet", "vgg16", "lenet", "bert-base", "gpt2")}}
 # The kind and unit of a value: samples a second, seconds of a step or of epochs, or of some whole work.
 UNITS = {
     "images_per_second": ("rate", 1),
@@ -218,6 +220,9 @@ def predict_scaling_row(table, row, single, net, program, folder):
         return {"rate": rows / value, "step": value * scale, "epochs": value / scale * rows / samples}[kind]
 
     step = ["--step", repr(step_of(single.value, first_batch))] if kind != "total" else []  # else guessed
+    method = shlex.split(getattr(row, "flags", ""))
+    if batch != first_batch * row.gpus:
+        method += ["--what-if", f"batch={batch}"]
     sizes = re.match(r"mlp\D*(\d+(?:-\d+)+)", row.model)
     known = f"mlp:{sizes[1]}" if sizes else KNOWN_SHAPES.get(row.model)
     try:
@@ -225,7 +230,7 @@ def predict_scaling_row(table, row, single, net, program, folder):
         file = program.predict(
             "--topology", topology, "--devices", str(row.gpus), "--strategy", row.ours, "--params", repr(parameters),
             "--flops", repr(flops), *(["--model", known] if known else []), "--batch-per-gpu", str(first_batch), *step,
-            "--what-if", f"batch={batch}")  # fmt: skip
+            *method)  # fmt: skip
     except (UnknownHardware, ValueError) as error:
         table.fail(row.index, str(error))
     if file["rows"][-1]["devices"] != row.gpus:
@@ -241,7 +246,9 @@ def predict_scaling_row(table, row, single, net, program, folder):
     # How many times as long as one GPU all GPUs take for a sample.
     measured = step_of(row.value, batch) / batch * first_batch / first_seconds if step else row.value / single.value
     line = json_row(row, row.set, row.model, row.strategy, predicted, name, superlinear=measured * row.gpus < 1)
-    line["class"], line["fitted"] = file["rows"][-1].get("class"), getattr(row, "fitted", "no") == "yes"
+    line["class"], line["counted"] = file["rows"][-1].get("class"), getattr(row, "counted", "yes")
+    if line["superlinear"] and line["counted"] == "yes":
+        line["counted"] = "measured faster than its devices times one device"
     return line, (measured < 1) == (slowdown < 1)
 
 
@@ -423,13 +430,14 @@ def print_scaling(predictions, out):
     for row in rows:
         print(f"{cut(row['set'], 3):<4}{cut(row['hardware'], 14):<15}{cut(row['model'], 12):<13}"
               f"{cut(row['strategy'], 13):<14}{row['gpus']:>4}{short(row['predicted']):>10}{short(row['measured']):>10}"
-              f"{percent(row['error']):>9}{'*' if row['superlinear'] else ''}", file=out)
+              f"{percent(row['error']):>9}{'' if row['counted'] == 'yes' else '*'}", file=out)
     for name, own in grouped(rows, "set"):
         right = sum(is_right for row, is_right in predictions if row["set"] == name)
         print(textwrap.fill(f"set {name}: {errors_text(own)}; faster or slower: right in {right} of {len(own)} rows",
                             80), file=out)
-    if any(row["superlinear"] for row in rows):
-        print("*: measured faster than its devices times one device; not fitted", file=out)
+    reasons = sorted({row["counted"] for row in rows} - {"yes"})
+    if reasons:
+        print(textwrap.fill(f"*: the record leaves it out: {'; '.join(reasons)}", 80), file=out)
     print_machines(rows, out)
 
 

@@ -59,7 +59,8 @@ GPUS = {
     "t4": Gpu(sheet=("T4", 8.1, 320, 16)),
     "2080": Gpu(has_peers=False, sheet=("RTX 2080", 10.1, 448, 8)),
     "2080 ti": Gpu(has_peers=False, sheet=("RTX 2080 Ti", 13.4, 616, 11)),
-    "titan rtx": Gpu(sheet=("TITAN RTX", 16.3, 672, 24)),
+    "titan rtx": Gpu(has_peers=False, sheet=("TITAN RTX", 16.3, 672, 24)),
+    "rtx 8000": Gpu(sheet=("Quadro RTX 8000", 16.3, 672, 48)),
     "3080": Gpu(pcie=4, has_peers=False, sheet=("RTX 3080", 29.8, 760, 10)),
     "a10": Gpu(pcie=4, sheet=("A10", 31.2, 600, 24)),
     "a10g": Gpu(pcie=4, sheet=("A10G", 35, 600, 24)),
@@ -162,8 +163,8 @@ def find_host(hardware, interconnect):
     return SERVERS[generation], gpu
 
 
-def write_host(folder, name, preset, gpu, per_host):
-    """A file with the preset's machine, with another GPU or fewer of them."""
+def write_host(folder, name, preset, gpu, per_host, has_peers):
+    """A file with the preset's machine, with another GPU or fewer of them, or without peer access."""
     machine = read_preset(preset)
     gpus = [node["name"] for node in machine["nodes"] if node["kind"] == "gpu"]
     gone = set(gpus[per_host:])
@@ -174,6 +175,8 @@ def write_host(folder, name, preset, gpu, per_host):
         machine["peer_access"] = gpu.has_peers
         if gpu.has_peers:
             machine["host"].pop("staging", None)
+    if not has_peers:
+        machine["peer_access"] = False
     path = Path(folder) / f"{name.replace(' ', '_')}-{per_host}.json"
     path.write_text(json.dumps(machine))
     return str(path)
@@ -196,7 +199,10 @@ def find_hardware(hardware, interconnect, num_gpus, folder):
     if counts_hosts and 1 < count < num_hosts:
         raise UnknownHardware(f"'{hardware}' is {count} hosts of {per_host} GPUs each, the row has {num_gpus} GPUs")
     shown = f"{preset} with {gpu.device()['name']}" if gpu else preset
-    topology = write_host(folder, shown, preset, gpu, per_host) if gpu or per_host < in_preset else preset
+    has_peers = not has_words(words_of(interconnect), "without peer access")
+    shown += "" if has_peers else " without peer access"
+    is_preset = not gpu and per_host == in_preset and has_peers
+    topology = preset if is_preset else write_host(folder, shown, preset, gpu, per_host, has_peers)
     if num_hosts == 1:
         return topology, shown
     speed = network_speed(interconnect)
