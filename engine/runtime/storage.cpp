@@ -14,7 +14,7 @@ void Storage::fail_freed() {
 }
 
 void Storage::release() {
-  if (is_freed_) return;
+  if (is_freed_ || whole_) return;
   // One event per stream, recorded now: everything that can use this memory was submitted before
   // the last owner let go.
   std::vector<std::shared_ptr<Event>> uses = std::move(used_until_);
@@ -45,6 +45,7 @@ void Storage::take_memory(Storage& other) {
 }
 
 void Storage::record_use(Stream& stream) {
+  if (whole_) return whole_->record_use(stream);
   std::lock_guard lock(mutex_);
   if (std::find(used_by_.begin(), used_by_.end(), &stream) == used_by_.end()) {
     used_by_.push_back(&stream);
@@ -52,6 +53,7 @@ void Storage::record_use(Stream& stream) {
 }
 
 void Storage::record_use(std::shared_ptr<Event> event) {
+  if (whole_) return whole_->record_use(std::move(event));
   std::lock_guard lock(mutex_);
   used_until_.push_back(std::move(event));
 }

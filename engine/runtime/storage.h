@@ -20,6 +20,12 @@ class Storage {
   // Memory of another pool, which outlives this: pinned host memory, say.
   Storage(LogicalDevice& device, std::size_t num_bytes, MemoryPool& pool)
       : device_(device), pool_(pool), block_(pool.allocate(num_bytes)) {}
+  // A part of another storage's memory, which it keeps alive, with a version of its own.
+  Storage(const std::shared_ptr<Storage>& whole, std::size_t first_byte, std::size_t num_bytes)
+      : device_(whole->device_),
+        pool_(whole->pool_),
+        block_{static_cast<std::byte*>(whole->data()) + first_byte, num_bytes},
+        whole_(whole) {}
   ~Storage() { release(); }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -56,6 +62,7 @@ class Storage {
   LogicalDevice& device_;
   MemoryPool& pool_;
   MemoryPool::Block block_;
+  std::shared_ptr<Storage> whole_;  // whose memory it is, if this is a part
   bool is_freed_ = false;
   std::atomic<std::uint64_t> version_{0};
   std::mutex mutex_;

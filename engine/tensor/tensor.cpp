@@ -135,6 +135,14 @@ Tensor Tensor::slice(std::size_t begin, const Shape& shape) const {
   return result;
 }
 
+Tensor Tensor::part(std::size_t begin, const Shape& shape) const {
+  Tensor result = slice(begin, shape);
+  result.storage_ =
+      std::make_shared<runtime::Storage>(storage_, result.byte_offset_, result.num_bytes());
+  result.byte_offset_ = 0;
+  return result;
+}
+
 Tensor Tensor::clone() const {
   Tensor copy = empty(shape_, dtype_, device());
   copy.copy_from(*this);

@@ -115,6 +115,8 @@ class Tensor {
   Tensor reshape(const Shape& shape) const;
   // num elements from `begin` of the flattened tensor, in a shape.
   Tensor slice(std::size_t begin, const Shape& shape) const;
+  // The same with a version of its own: who changes one part has not changed the others.
+  Tensor part(std::size_t begin, const Shape& shape) const;
 
   // --- copies ---
   Tensor clone() const;

@@ -413,8 +413,8 @@ mutant(statistics_zeroed_between_steps
 
 mutant(statistics_of_the_last_rank
   SOURCE engine/parallel/ddp/ddp.cpp
-  REPLACE [=[module()->buffers()) communicator_->broadcast(buffer, source);]=]
-  WITH [=[module()->buffers()) communicator_->broadcast(buffer, communicator_->world_size() - 1 + 0 * source);]=]
+  REPLACE [=[buffer_memories_) communicator_->broadcast(memory, source);]=]
+  WITH [=[buffer_memories_) communicator_->broadcast(memory, communicator_->world_size() - 1 + 0 * source);]=]
   RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
   EXPECT "ddp on 2 devices" "statistics: step 2" "running_(mean|var)" "relative error")
 

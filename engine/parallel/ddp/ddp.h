@@ -2,7 +2,7 @@
 // gradients are averaged while backward runs, so all copies stay equal.
 //
 //   construction   ranks agree that the models match; parameters and buffers come from rank 0
-//   forward        plain; buffers (running statistics) follow rank 0
+//   forward        plain; buffers (running statistics) follow rank 0, all of a dtype in one message
 //   backward       GradReducer averages gradients, bucket by bucket
 //   optimizer      every rank makes the same step
 //
@@ -60,7 +60,8 @@ class Ddp final : public nn::ModuleOf<Ddp> {
  public:
   // Throws Error{Usage} when no parameter requires a gradient or ranks that are threads share a
   // model, and Error{Comm}, with the same message on every rank, naming the first rank and
-  // parameter that differ from rank 0's. REQUIRES: the communicator outlives this.
+  // parameter that differ from rank 0's. The module's buffers become others, side by side in one
+  // memory, unless they are to be kept. REQUIRES: the communicator outlives this.
   Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
       const DdpOptions& options = {});
   Ddp(const Ddp&) = default;
@@ -104,14 +105,18 @@ class Ddp final : public nn::ModuleOf<Ddp> {
 
   void require_same_parameters() const;
   // In training, and unless they are to be kept: every rank's buffers become the source's.
-  void broadcast_buffers(int source) const;
+  void broadcast_buffers(int source);
+  // Moves buffers that are not there yet into one memory for each dtype and device.
+  void pack_buffers();
 
   comm::Communicator* communicator_;
   int rank_;
   DdpOptions options_;
   std::shared_ptr<GradReducer> reducer_;
   std::vector<std::pair<Variable, bool>> wrapped_;  // with requires_grad at that time
-  std::function<int()> meet_;                       // Join::begin_step, while it runs
+  std::vector<Tensor> buffer_memories_;
+  std::vector<Tensor> packed_buffers_;  // parts of them
+  std::function<int()> meet_;           // Join::begin_step, while it runs
 };
 
 }  // namespace lockstep::parallel

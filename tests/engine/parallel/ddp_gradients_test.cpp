@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/autograd/variable.h"
@@ -9,6 +10,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
+#include "engine/trace/counters.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
@@ -166,6 +168,68 @@ TEST(DdpGradients, BuffersFollowRank0) {
     for (std::size_t i = 0; i < 3; ++i) {
       expect_close(norm->buffers()[i], first->buffers()[i], kExact);
     }
+  });
+}
+
+std::size_t num_broadcasts_of(int rank) {
+  for (const trace::CollectiveCount& count : trace::collective_counts()) {
+    if (count.rank == rank && count.operation == "broadcast") return count.num_calls;
+  }
+  return 0;
+}
+
+TEST(DdpGradients, BuffersOfADtypeTravelInOneMessage) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto net = std::make_shared<nn::Sequential>(std::vector<std::shared_ptr<nn::Module>>{
+        std::make_shared<nn::BatchNorm1d>(3), std::make_shared<nn::BatchNorm1d>(3)});
+    Ddp ddp(net, communicator);
+    std::size_t before = 0;
+    for (const std::int64_t step : {1, 2, 3}) {
+      before = num_broadcasts_of(communicator.rank());
+      net->buffers()[3].fill(100 * communicator.rank());  // the second layer's mean
+      sum(ddp(Variable(random_tensor({4, 3}, 1, DType::float32)))).backward();
+      EXPECT_LT(std::abs(net->buffers()[3][0]), 1) << "rank 0's, and the batch has mean 0";
+      EXPECT_EQ(net->buffers()[2].item(), step);
+      EXPECT_EQ(net->buffers()[5].item(), step);
+    }
+    EXPECT_EQ(num_broadcasts_of(communicator.rank()) - before, 2u)
+        << "one of four statistics in float32, one of two counters in int64";
+  });
+}
+
+TEST(DdpGradients, BuffersThatAreReplacedFollowRank0Too) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto norm = std::make_shared<nn::BatchNorm1d>(3);
+    Ddp ddp(norm, communicator);
+    std::vector<Tensor> others;
+    for (const Tensor& buffer : norm->buffers()) others.push_back(Tensor::zeros_like(buffer));
+    others[2].fill(communicator.rank() + 5);
+    norm->set_buffers(others);
+    sum(ddp(Variable(random_tensor({4, 3}, 1, DType::float32)))).backward();
+    EXPECT_EQ(norm->buffers()[2].item(), 6) << "rank 0's 5, and one batch more";
+  });
+}
+
+// x * scale, where the scale is a buffer that backward needs again.
+class Scaled final : public nn::ModuleOf<Scaled> {
+ public:
+  explicit Scaled(std::shared_ptr<nn::Module> then) {
+    register_buffer("scale", Tensor::full({4, 3}, 2, DType::float32));
+    register_child("then", std::move(then));
+  }
+  Variable forward(const Variable& x) override {
+    return (*children()[0].second)(multiply(x, Variable(own_buffers()[0].second)));
+  }
+};
+
+TEST(DdpGradients, ABufferThatBackwardNeedsMayStandBesideOneThatChanges) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto norm = std::make_shared<nn::BatchNorm1d>(3);
+    Ddp ddp(std::make_shared<Scaled>(norm), communicator);
+    Variable x(random_tensor({4, 3}, 1, DType::float32), RequiresGrad::yes);
+    sum(ddp(x)).backward();
+    EXPECT_TRUE(x.grad().defined());
+    EXPECT_EQ(norm->buffers()[2].item(), 1);
   });
 }
 

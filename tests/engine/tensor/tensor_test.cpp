@@ -102,6 +102,16 @@ TEST(TensorView, ReshapeSharesMemory) {
             (std::vector<std::int32_t>{6, 7, 8, 9, 10, 11}));
 }
 
+TEST(TensorView, PartSharesMemoryButNotTheVersion) {
+  Tensor whole = counting(4, 3);
+  const Tensor first = whole.part(0, {3}), second = whole.part(3, {3});
+  first.fill(7);
+  EXPECT_EQ(whole.rows(0, 1).to_vector<std::int32_t>(), (std::vector<std::int32_t>{7, 7, 7}));
+  EXPECT_NE(first.version(), second.version());
+  whole = Tensor();
+  EXPECT_EQ(second.to_vector<std::int32_t>(), (std::vector<std::int32_t>{3, 4, 5}));
+}
+
 TEST(TensorView, SliceCountsInElements) {
   const Tensor slice = counting(4, 3).slice(5, {2, 2});
   EXPECT_EQ(slice.to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, 6, 7, 8}));
