@@ -7,7 +7,7 @@
 // and of double.
 #pragma once
 
-#include "engine/core/half.h"  // LOCKSTEP_HOST_DEVICE
+#include "engine/core/dtype.h"  // LOCKSTEP_HOST_DEVICE
 #include "kernels/calls.h"
 
 namespace lockstep::kernels {

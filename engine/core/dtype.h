@@ -5,6 +5,13 @@
 #include <cstdint>
 #include <string_view>
 
+// Compiles a function for host and device, if the compiler knows both.
+#ifdef __CUDACC__
+#define LOCKSTEP_HOST_DEVICE __host__ __device__
+#else
+#define LOCKSTEP_HOST_DEVICE
+#endif
+
 namespace lockstep {
 
 enum class DType : std::uint8_t { float64, float32, bfloat16, float16, int64, int32, uint8 };

@@ -10,13 +10,6 @@
 
 #include "engine/core/dtype.h"
 
-// Compiles a function for host and device, if the compiler knows both.
-#ifdef __CUDACC__
-#define LOCKSTEP_HOST_DEVICE __host__ __device__
-#else
-#define LOCKSTEP_HOST_DEVICE
-#endif
-
 namespace lockstep {
 
 // std::bit_cast is for hosts only.

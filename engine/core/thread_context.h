@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Which thread issues the work of several devices. by_workers: every device's worker, at the same
-// time. by_caller: the calling thread, device after device. On CUDA, issuing is short and the
+// The threads that issue the work of several devices. by_workers: every device's worker, at the
+// same time. by_caller: the calling thread, device after device. On CUDA, issuing is short and the
 // devices still compute at the same time; and one thread can capture the step of all of them.
 enum class Issue : std::uint8_t { by_workers, by_caller };
 

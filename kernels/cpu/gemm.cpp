@@ -6,11 +6,8 @@
 #include <new>
 #include <vector>
 
-#include "engine/core/half.h"
 #include "kernels/cpu/gemm_kernel.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/patches.h"
-#include "kernels/matmul_precision.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -142,54 +139,47 @@ void pack_panels(const Factor<T>& b, std::size_t col_begin, std::size_t col_end,
   }
 }
 
-// --- patches, read from the images (windows without padding)
+// --- a nested factor, read where it lies
 
-// The place of the patches' element (0, col) in the images' memory.
-std::size_t column_offset(const Windows& w, std::size_t col) {
-  const std::size_t length = w.kernel_width * w.channels;
-  return col / length * w.width * w.channels + col % length;
-}
+// A walk over the places of its rows, or of its columns.
+class Walk {
+ public:
+  // REQUIRES: there is a place with this index.
+  Walk(const NestedStrides& places, std::size_t index) : places_(places) {
+    const auto& counts = places.counts;
+    digits_ = {index / counts[2] / counts[1], index / counts[2] % counts[1], index % counts[2]};
+    for (std::size_t k = 0; k < 3; ++k) offset_ += digits_[k] * places.distances[k];
+  }
+  std::size_t offset() const { return offset_; }
+  // The places of the innermost loop from here on.
+  std::size_t num_left() const { return places_.counts[2] - digits_[2]; }
+  // REQUIRES: count <= num_left().
+  void advance(std::size_t count) {
+    offset_ += count * places_.distances[2];
+    digits_[2] += count;
+    for (std::size_t k = 2; k > 0 && digits_[k] == places_.counts[k]; --k) {
+      offset_ += places_.distances[k - 1] - digits_[k] * places_.distances[k];
+      digits_[k] = 0;
+      ++digits_[k - 1];
+    }
+  }
 
-// The place of element (row, 0); the place of (row, col) is the sum of both.
-std::size_t row_offset(const Windows& w, const PatchRow& row) {
-  return ((row.image() * w.height + row.y() * w.stride) * w.width + row.x() * w.stride) *
-         w.channels;
-}
+ private:
+  const NestedStrides& places_;
+  std::array<std::size_t, 3> digits_{};
+  std::size_t offset_ = 0;
+};
 
-// The inner steps of a range: columns of the patches, or their rows for a transposed factor.
-template <typename T>
-void find_stretches(const Factor<T>& a, DepthRange depth, std::vector<Stretch>& stretches) {
-  const Windows& w = *a.windows;
+// A range of inner steps.
+void find_stretches(const NestedStrides& steps, DepthRange depth, std::vector<Stretch>& stretches) {
   stretches.clear();
-  if (a.transpose == Transpose::no) {
-    const std::size_t length = w.kernel_width * w.channels;
-    for (std::size_t at = depth.begin; at < depth.end;) {
-      const std::size_t end = std::min(depth.end, (at / length + 1) * length);
-      stretches.push_back({column_offset(w, at), end - at});
-      at = end;
-    }
-    return;
-  }
+  if (depth.size() == 0) return;
+  Walk walk(steps, depth.begin);
   for (std::size_t at = depth.begin; at < depth.end;) {
-    const PatchRow row(w, at);
-    const std::size_t count = std::min(depth.end - at, w.out_width() - row.x());
-    stretches.push_back({row_offset(w, row), count});
+    const std::size_t count = std::min(depth.end - at, walk.num_left());
+    stretches.push_back({walk.offset(), count});
+    walk.advance(count);
     at += count;
-  }
-}
-
-// Finds the beginnings of `count` rows of a. patch is the first row, and afterwards the one after
-// the last.
-template <typename T>
-void find_rows(const Factor<T>& a, std::size_t row, std::size_t count, PatchRow& patch,
-               const T** rows) {
-  for (std::size_t i = 0; i < count; ++i) {
-    if (a.transpose == Transpose::yes) {
-      rows[i] = a.data + column_offset(*a.windows, row + i);
-    } else {
-      rows[i] = a.data + row_offset(*a.windows, patch);
-      patch.advance();
-    }
   }
 }
 
@@ -278,15 +268,15 @@ void multiply_block(const Product<T>& p, const Tile& block, DepthRange depth, co
   }
 }
 
-// The same if a is the patches of images.
+// The same if a is nested.
 template <typename T>
-void multiply_patches(const Product<T>& p, const Tile& block, DepthRange depth, const T* panels,
-                      Write write, const FinishTile* finish) {
-  static thread_local std::vector<Stretch> stretches;
-  find_stretches(p.a, depth, stretches);
+void multiply_nested(const Product<T>& p, const Tile& block, DepthRange depth, const T* panels,
+                     Write write, const FinishTile* finish) {
   const bool is_transposed = p.a.transpose == Transpose::yes;
-  PatchRow patch;
-  if (!is_transposed) patch = PatchRow(*p.a.windows, block.row_begin);
+  const NestedStrides& steps = is_transposed ? p.a.nested->rows : p.a.nested->cols;
+  static thread_local std::vector<Stretch> stretches;
+  find_stretches(steps, depth, stretches);
+  Walk walk(is_transposed ? p.a.nested->cols : p.a.nested->rows, block.row_begin);
   const std::size_t num_cols = block.col_end - block.col_begin;
   const std::size_t last_cols = num_cols % kPanelCols<T>;
   const std::size_t narrow_cols = last_cols <= kWidth<T> ? last_cols : 0;
@@ -297,8 +287,10 @@ void multiply_patches(const Product<T>& p, const Tile& block, DepthRange depth, 
     const std::size_t row = block.row_begin + group * num_rows / num_groups;
     const std::size_t row_end = block.row_begin + (group + 1) * num_rows / num_groups;
     const T* rows[kNarrowRows];
-    find_rows(p.a, row, row_end - row, patch, rows);
-    KernelCall<T> call{.stride = is_transposed ? p.a.windows->stride * p.a.windows->channels : 1,
+    for (std::size_t i = 0; i < row_end - row; ++i, walk.advance(1)) {
+      rows[i] = p.a.data + walk.offset();
+    }
+    KernelCall<T> call{.stride = steps.distances[2],
                        .stretches = stretches,
                        .depth = depth.size(),
                        .leading_dimension = p.leading_dimension,
@@ -332,7 +324,7 @@ void multiply_tile(const Product<T>& p, const Tile& tile, const FinishTile& fini
       const DepthRange depth{k * p.depth / num_depths, (k + 1) * p.depth / num_depths};
       const bool last = k + 1 == num_depths;
       pack_panels(p.b, block.col_begin, block.col_end, depth, panels);
-      const auto multiply = p.a.windows ? multiply_patches<T> : multiply_block<T>;
+      const auto multiply = p.a.nested ? multiply_nested<T> : multiply_block<T>;
       multiply(p, block, depth, panels, k == 0 ? p.write : Write::accumulate,
                last && finish ? &finish : nullptr);
     }
@@ -367,52 +359,6 @@ Grid choose_grid(const Product<T>& p, std::size_t num_tiles) {
   return best;
 }
 
-// --- bfloat16: imitates a GPU's factors
-
-// A copy of a factor, each element rounded.
-class RoundedFactor {
- public:
-  // rows, cols: after the transposition.
-  RoundedFactor(const Factor<float>& factor, std::size_t rows, std::size_t cols) : copy_(factor) {
-    if (factor.transpose == Transpose::yes) std::swap(rows, cols);
-    std::size_t stride = factor.leading_dimension;
-    if (const Windows* w = factor.windows) {
-      rows = 1;
-      cols = stride = w->images * w->height * w->width * w->channels;
-    } else {
-      copy_.leading_dimension = cols;
-    }
-    values_.reserve(rows * cols);
-    for (std::size_t i = 0; i < rows; ++i) {
-      for (std::size_t j = 0; j < cols; ++j) {
-        values_.push_back(static_cast<float>(Bfloat16(factor.data[i * stride + j])));
-      }
-    }
-    copy_.data = values_.data();
-  }
-  const Factor<float>& factor() const { return copy_; }
-
- private:
-  Factor<float> copy_;
-  std::vector<float> values_;
-};
-
-// Calls multiply(product) with factors rounded to the precision.
-template <typename T, typename Multiply>
-void with_factors(const Product<T>& p, const Multiply& multiply) {
-  if (p.rows == 0 || p.cols == 0) return;
-  if constexpr (std::is_same_v<T, float>) {
-    if (matmul_precision() == MatmulPrecision::bf16) {
-      const RoundedFactor a(p.a, p.rows, p.depth), b(p.b, p.depth, p.cols);
-      Product<T> rounded = p;
-      rounded.a = a.factor();
-      rounded.b = b.factor();
-      return multiply(rounded);
-    }
-  }
-  multiply(p);
-}
-
 template <typename T>
 void multiply_in_tiles(Stream& stream, const Product<T>& p, const FinishTile& finish) {
   runtime::ThreadPool& threads = stream.device().threads();
@@ -430,6 +376,17 @@ void multiply_in_tiles(Stream& stream, const Product<T>& p, const FinishTile& fi
       multiply_tile(p, tile, finish);
     }
   });
+}
+
+// Calls multiply(product), rounded as the precision in force asks.
+template <typename T, typename Multiply>
+void with_factors(const Product<T>& product, const Multiply& multiply) {
+  if (product.rows == 0 || product.cols == 0) return;
+  if constexpr (std::is_same_v<T, float>) {
+    with_rounded_factors(product, multiply);
+  } else {
+    multiply(product);
+  }
 }
 
 }  // namespace

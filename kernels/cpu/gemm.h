@@ -9,21 +9,36 @@
 // Source: Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "kernels/calls.h"
 #include "kernels/element_traits.h"
 
 namespace lockstep::kernels {
 
-// One factor of a product as it lies in memory: row-major, read as it is or transposed; or the
-// patches of images, read from the images themselves.
+// The places of a factor's rows, or of its columns, as three nested loops, the outermost first.
+struct NestedStrides {
+  std::array<std::size_t, 3> counts;     // rounds of each loop
+  std::array<std::size_t, 3> distances;  // between two of its places, in elements
+};
+
+// A factor whose element (row, col) lies at the place of the row plus the place of the column. So
+// the patches of images are read from the images themselves.
+struct NestedFactor {
+  NestedStrides rows;
+  NestedStrides cols;
+};
+
+// One factor of a product as it lies in memory, read as it is or transposed: row-major, or nested.
 template <typename T>
 struct Factor {
   const T* data = nullptr;
   std::size_t leading_dimension = 0;
   Transpose transpose = Transpose::no;
-  const Windows* windows = nullptr;  // set: patches without padding of the images in data
+  std::optional<NestedFactor> nested = {};  // then there is no leading dimension
 };
 
 // A rectangle of the result.
@@ -37,7 +52,7 @@ struct Tile {
 template <typename T>
 struct Product {
   Factor<T> a;     // [rows, depth] after its transposition
-  Factor<T> b;     // [depth, cols], not patches
+  Factor<T> b;     // [depth, cols], not nested
   T* c = nullptr;  // [rows, cols], row-major
   std::size_t leading_dimension = 0;
   std::size_t rows = 0;
@@ -58,6 +73,11 @@ void gemm(Stream& stream, const Product<T>& product, const FinishTile& finish = 
 // The whole product in the calling thread, with the same bits.
 template <typename T>
 void gemm_in_thread(const Product<T>& product);
+
+// Calls multiply() with the product, whose factors are rounded if the precision in force is bf16
+// (matmul_precision.h); so the CPU imitates a GPU that stores its factors in 16 bits.
+void with_rounded_factors(const Product<float>& product,
+                          const std::function<void(const Product<float>&)>& multiply);
 
 extern template void gemm_in_thread(const Product<float>&);
 extern template void gemm_in_thread(const Product<double>&);

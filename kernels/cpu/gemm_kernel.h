@@ -38,7 +38,7 @@ inline constexpr std::size_t kPackedRow = kMaxDepth + 16;
 enum class RowLayout {
   packed,    // a[i * kPackedRow + p]
   strided,   // a[p * stride + i]: a transposed factor
-  scattered  // rows[i][offset of step p]: patches, read from the images
+  scattered  // rows[i][offset of step p]: a nested factor, such as the patches of images
 };
 
 // Inner steps whose elements are `stride` apart; the first one is at `offset`.

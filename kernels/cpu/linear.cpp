@@ -1,11 +1,9 @@
-// Matrix products, the linear layer and convolutions forward. A layer's bias and activation are
-// applied to each part of its product while that part is in the cache.
+// Matrix products and the linear layer.
+#include "kernels/cpu/linear.h"
+
 #include "kernels/cpu/eigen_backend.h"
-#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/patches.h"
-#include "kernels/image_calls.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -52,22 +50,24 @@ void finish_tile(const T* bias, Function f, const MatrixView& y, const MatrixVie
   }
 }
 
-// y [batch, out] = f(x [batch, in] * (weight [out, in])^T + bias)
+}  // namespace
+
 template <typename T>
-void multiply_and_finish(Stream& stream, const Factor<T>& x, const ConstMatrixView& weight,
-                         const ConstTensorView& bias, Activation activation, const MatrixView& y,
-                         const MatrixView& preactivation) {
-  const Product<T> product = product_of(x, factor<T>(weight, Transpose::yes), y, weight.cols);
-  if (!bias.data && !preactivation.data && activation == Activation::none) {
+void linear_forward(Stream& stream, const Factor<T>& x, const LinearForward& call) {
+  const Product<T> product =
+      product_of(x, factor<T>(call.weight, Transpose::yes), call.y, call.weight.cols);
+  if (!call.bias.data && !call.preactivation.data && call.activation == Activation::none) {
     return gemm<T>(stream, product);
   }
-  for_activation(activation, [&](auto f) {
-    gemm<T>(stream, product,
-            [&, f](const Tile& tile) { finish_tile(data_of<T>(bias), f, y, preactivation, tile); });
+  for_activation(call.activation, [&](auto f) {
+    gemm<T>(stream, product, [&, f](const Tile& tile) {
+      finish_tile(data_of<T>(call.bias), f, call.y, call.preactivation, tile);
+    });
   });
 }
 
-}  // namespace
+template void linear_forward(Stream&, const Factor<float>&, const LinearForward&);
+template void linear_forward(Stream&, const Factor<double>&, const LinearForward&);
 
 void EigenBackend::matmul(Stream& stream, const Matmul& call) {
   for_floating(call.a.dtype, "matmul", [&]<typename T>() {
@@ -83,18 +83,8 @@ void EigenBackend::matmul(Stream& stream, const Matmul& call) {
 }
 
 void EigenBackend::linear_forward(Stream& stream, const LinearForward& call) {
-  for_floating(call.x.dtype, "linear", [&]<typename T>() {
-    multiply_and_finish<T>(stream, factor<T>(call.x), call.weight, call.bias, call.activation,
-                           call.y, call.preactivation);
-  });
-}
-
-void EigenBackend::conv_forward(Stream& stream, const ConvForward& call) {
-  for_floating(call.x.dtype, "conv2d", [&]<typename T>() {
-    Windows windows = call.windows;
-    multiply_and_finish<T>(stream, patches_factor<T>(stream, windows, call.x, call.scratch),
-                           call.weight, call.bias, call.activation, call.y, call.preactivation);
-  });
+  for_floating(call.x.dtype, "linear",
+               [&]<typename T>() { kernels::linear_forward<T>(stream, factor<T>(call.x), call); });
 }
 
 void EigenBackend::linear_backward(Stream& stream, const LinearBackward& call) {

@@ -1,16 +1,73 @@
-// Patches of images, and the gradients of convolutions (forward: linear.cpp). Forward and for the
-// weight's gradient the product reads the patches from the images (gemm.h), and no matrix of
-// patches is stored. For the images' gradient every thread takes a few images at a time: the
-// gradient of their patches is a product, which is then added into them.
-#include "kernels/cpu/patches.h"
+// Patches of images, and convolutions: linear layers over them. Forward and for the weight's
+// gradient the product reads the patches from the images (gemm.h), and no matrix of patches is
+// stored. For the images' gradient every thread takes a few images at a time: the gradient of their
+// patches is a product, which is then added into them.
+#include <algorithm>
 
 #include "kernels/cpu/eigen_backend.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/linear.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/image_calls.h"
 
 namespace lockstep::kernels {
 namespace {
+
+// The window that corresponds to a row of the patches.
+class PatchRow {
+ public:
+  PatchRow() = default;
+  PatchRow(const Windows& windows, std::size_t row)
+      : out_height_(windows.out_height()), out_width_(windows.out_width()) {
+    x_ = row % out_width_;
+    y_ = row / out_width_ % out_height_;
+    image_ = row / out_width_ / out_height_;
+  }
+  std::size_t image() const { return image_; }
+  std::size_t y() const { return y_; }
+  std::size_t x() const { return x_; }
+  void advance() {
+    if (++x_ < out_width_) return;
+    x_ = 0;
+    if (++y_ < out_height_) return;
+    y_ = 0;
+    ++image_;
+  }
+
+ private:
+  std::size_t out_height_ = 0;
+  std::size_t out_width_ = 0;
+  std::size_t image_ = 0;
+  std::size_t y_ = 0;
+  std::size_t x_ = 0;
+};
+
+// Calls inside(column, count, offset) for the parts of a row that lie in the image, `offset`
+// elements after the first image's first element, and outside(column, count) for those in the
+// padding.
+template <typename Inside, typename Outside>
+void for_stretches(const Windows& w, const PatchRow& row, const Inside& inside,
+                   const Outside& outside) {
+  const std::size_t length = w.kernel_width * w.channels;
+  const std::size_t line = w.width * w.channels;
+  const std::size_t margin = w.padding * w.channels;
+  // Places in a padded line, which holds the image's line at margin ... margin + line - 1.
+  const std::size_t left = row.x() * w.stride * w.channels;
+  const std::size_t right = left + length;
+  const std::size_t from = std::clamp(left, margin, margin + line);
+  const std::size_t to = std::clamp(right, margin, margin + line);
+  for (std::size_t ky = 0; ky < w.kernel_height; ++ky) {
+    const std::size_t column = ky * length;
+    const std::size_t padded_y = row.y() * w.stride + ky;
+    if (padded_y < w.padding || padded_y >= w.padding + w.height || to <= from) {
+      outside(column, length);
+      continue;
+    }
+    if (left < from) outside(column, from - left);
+    inside(column + (from - left), to - from,
+           (row.image() * w.height + padded_y - w.padding) * line + from - margin);
+    if (to < right) outside(column + (to - left), right - to);
+  }
+}
 
 // A thread holds the gradient of so many rows of patches at a time: enough to make packing the
 // weight worthwhile.
@@ -25,7 +82,7 @@ void add_patches(const Windows& windows, const T* patches, std::size_t leading_d
   for (std::size_t i = 0; i < count * windows.rows_per_image(); ++i, row.advance()) {
     const T* const from = patches + i * leading_dimension;
     for_stretches(
-        windows, row, 0, windows.cols(),
+        windows, row,
         [&](std::size_t column, std::size_t length, std::size_t offset) {
           T* const to = x + offset;
           const T* const values = from + column;
@@ -61,12 +118,59 @@ void conv_backward_images(Stream& stream, const ConvBackward& call) {
   });
 }
 
+// 0 without padding.
+std::size_t padded_elements(const Windows& w) {
+  if (w.padding == 0) return 0;
+  return w.images * (w.height + 2 * w.padding) * (w.width + 2 * w.padding) * w.channels;
+}
+
+// Writes the images with their padding to `padded`.
+template <typename T>
+void write_padded(Stream& stream, const Windows& w, const T* images, T* padded) {
+  const std::size_t margin = w.padding * w.channels;
+  const std::size_t line = w.width * w.channels;
+  const std::size_t border = w.padding * (line + 2 * margin);  // above an image, and below
+  const std::size_t padded_image = 2 * border + w.height * (line + 2 * margin);
+  parallel_rows(stream, w.images, padded_image, [&](std::size_t begin, std::size_t end) {
+    const T* from = images + begin * w.image_elements();
+    T* to = padded + begin * padded_image;
+    for (std::size_t image = begin; image < end; ++image) {
+      to = std::fill_n(to, border, T(0));
+      for (std::size_t y = 0; y < w.height; ++y, from += line) {
+        to = std::fill_n(to, margin, T(0));
+        to = std::copy_n(from, line, to);
+        to = std::fill_n(to, margin, T(0));
+      }
+      to = std::fill_n(to, border, T(0));
+    }
+  });
+}
+
+// The patches of images as a factor of products. Their padding is written out into scratch, which
+// has padded_elements(windows) elements and outlives the products.
+template <typename T>
+Factor<T> patches_factor(Stream& stream, const Windows& w, ConstTensorView images,
+                         TensorView scratch, Transpose transpose = Transpose::no) {
+  Factor<T> factor{data_of<T>(images), w.cols(), transpose};
+  if (w.are_pixels()) return factor;
+  const std::size_t line = (w.width + 2 * w.padding) * w.channels;
+  const std::size_t image = (w.height + 2 * w.padding) * line;
+  factor.nested = {.rows = {.counts = {w.images, w.out_height(), w.out_width()},
+                            .distances = {image, w.stride * line, w.stride * w.channels}},
+                   .cols = {.counts = {1, w.kernel_height, w.kernel_width * w.channels},
+                            .distances = {0, line, 1}}};
+  if (w.padding == 0) return factor;
+  write_padded(stream, w, factor.data, data_of<T>(scratch));
+  factor.data = data_of<T>(scratch);
+  return factor;
+}
+
 // The transpose [cols, out] of the weight's gradient (grad_z [rows, out])^T * patches [rows, cols].
 // In this form the patches are the factor that is read in place, and the narrower grad_z is the
 // packed one.
 template <typename T>
 ConstMatrixView transposed_weight_gradient(Stream& stream, const ConvBackward& call) {
-  Windows windows = call.windows;
+  const Windows& windows = call.windows;
   const Factor<T> patches =
       patches_factor<T>(stream, windows, call.x, call.scratch, Transpose::yes);
   const std::size_t out = call.weight.rows;
@@ -83,55 +187,21 @@ ConstMatrixView transposed_weight_gradient(Stream& stream, const ConvBackward& c
 
 }  // namespace
 
-std::size_t padded_elements(const Windows& w) {
-  if (w.padding == 0) return 0;
-  return w.images * (w.height + 2 * w.padding) * (w.width + 2 * w.padding) * w.channels;
-}
-
-template <typename T>
-Factor<T> patches_factor(Stream& stream, Windows& windows, ConstTensorView images,
-                         TensorView scratch, Transpose transpose) {
-  const Windows w = windows;
-  Factor<T> factor{data_of<T>(images), w.cols(), transpose};
-  if (w.are_pixels()) return factor;
-  factor.windows = &windows;
-  if (w.padding == 0) return factor;
-  windows.height += 2 * w.padding;
-  windows.width += 2 * w.padding;
-  windows.padding = 0;
-  const std::size_t margin = w.padding * w.channels;
-  const std::size_t line = w.width * w.channels;
-  const std::size_t border = w.padding * (line + 2 * margin);  // above an image, and below
-  T* const padded = data_of<T>(scratch);
-  parallel_rows(stream, w.images, windows.image_elements(),
-                [&](std::size_t begin, std::size_t end) {
-                  const T* from = factor.data + begin * w.image_elements();
-                  T* to = padded + begin * windows.image_elements();
-                  for (std::size_t image = begin; image < end; ++image) {
-                    to = std::fill_n(to, border, T(0));
-                    for (std::size_t y = 0; y < w.height; ++y, from += line) {
-                      to = std::fill_n(to, margin, T(0));
-                      to = std::copy_n(from, line, to);
-                      to = std::fill_n(to, margin, T(0));
-                    }
-                    to = std::fill_n(to, border, T(0));
-                  }
-                });
-  factor.data = padded;
-  return factor;
-}
-
-template Factor<float> patches_factor(Stream&, Windows&, ConstTensorView, TensorView, Transpose);
-template Factor<double> patches_factor(Stream&, Windows&, ConstTensorView, TensorView, Transpose);
-
 void EigenBackend::patches(Stream& stream, const Patches& call) {
   for_floating(call.x.dtype, "patches", [&]<typename T>() {
     parallel_rows(stream, call.patches.rows, call.patches.cols,
                   [&](std::size_t begin, std::size_t end) {
                     PatchRow row(call.windows, begin);
                     for (std::size_t i = begin; i < end; ++i, row.advance()) {
-                      read_patch(data_of<T>(call.x), call.windows, row, 0, call.patches.cols,
-                                 row_of<T>(call.patches, i));
+                      T* const to = row_of<T>(call.patches, i);
+                      for_stretches(
+                          call.windows, row,
+                          [&](std::size_t column, std::size_t count, std::size_t offset) {
+                            std::copy_n(data_of<T>(call.x) + offset, count, to + column);
+                          },
+                          [&](std::size_t column, std::size_t count) {
+                            std::fill_n(to + column, count, T(0));
+                          });
                     }
                   });
   });
@@ -150,6 +220,18 @@ void EigenBackend::fold_patches(Stream& stream, const FoldPatches& call) {
 
 std::size_t EigenBackend::conv_scratch(const Windows& windows) const {
   return padded_elements(windows);
+}
+
+void EigenBackend::conv_forward(Stream& stream, const ConvForward& call) {
+  for_floating(call.x.dtype, "conv2d", [&]<typename T>() {
+    kernels::linear_forward<T>(stream,
+                               patches_factor<T>(stream, call.windows, call.x, call.scratch),
+                               {.weight = call.weight,
+                                .bias = call.bias,
+                                .activation = call.activation,
+                                .y = call.y,
+                                .preactivation = call.preactivation});
+  });
 }
 
 void EigenBackend::conv_backward(Stream& stream, const ConvBackward& call) {
