@@ -5,9 +5,9 @@
 #include <set>
 
 #include "engine/core/error.h"
-#include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::tutorial {
 namespace {

@@ -8,7 +8,6 @@
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/memory_group.h"
 #include "engine/core/thread_context.h"
-#include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/threads.h"
 #include "engine/trace/observer.h"
 

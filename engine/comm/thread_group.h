@@ -29,7 +29,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(
     int world_size, const ThreadGroupOptions& options = {});
 
 // Calls fn(communicator) on world_size threads whose ThreadContext holds their rank and the world
-// size, each bound to cores of its own where there are enough (runtime/cpu_cores.h), and returns
+// size, each bound to cores of its own where there are enough (runtime/threads.h), and returns
 // when all are done. The first rank that fails aborts the others; its error is rethrown as Error
 // with its code and the message "[rank 2] ...". An exception that is no Error becomes Error{State}.
 // Throws Error{Usage} when world_size < 1.

@@ -24,7 +24,7 @@
 #include "engine/launch/output.h"
 #include "engine/launch/process.h"
 #include "engine/launch/rank_environment.h"
-#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/threads.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::launch {

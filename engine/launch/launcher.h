@@ -26,7 +26,7 @@
 namespace lockstep::launch {
 
 // bind_to_cores: each rank gets a part of the cores, if there are at least as many as ranks
-// (runtime/cpu_cores.h). none: every rank may run on all of them.
+// (runtime/threads.h). none: every rank may run on all of them.
 enum class Binding { none, bind_to_cores };
 
 // A rank that has cores to itself finds LOCKSTEP_BIND_TO=core in its environment.

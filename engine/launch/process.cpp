@@ -21,8 +21,8 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/cpu_use.h"
+#include "engine/runtime/threads.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::launch {

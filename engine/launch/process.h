@@ -41,7 +41,7 @@ struct StartedProcess {
 
 // Starts a program as the leader of a session of its own, with /dev/null as standard input, no
 // signal blocked, and SIGKILL when this process dies (PR_SET_PDEATHSIG).
-// program: a path (find_program). cores: those to bind it to (runtime/cpu_cores.h), if any.
+// program: a path (find_program). cores: those to bind it to (runtime/threads.h), if any.
 // Throws Error{Io} that says why it does not start.
 StartedProcess start_process(const std::string& program, const std::vector<std::string>& command,
                              const Environment& environment, const std::vector<int>& cores = {});

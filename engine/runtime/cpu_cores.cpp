@@ -1,10 +1,11 @@
-#include "engine/runtime/cpu_cores.h"
-
-#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <numeric>
+#include <thread>
+
+#include "engine/runtime/threads.h"
 
 namespace lockstep::runtime {
 
@@ -39,13 +40,8 @@ void bind_to(const std::vector<int>& cores) noexcept {
   ::sched_setaffinity(0, sizeof set, &set);
 }
 
-void bind_as_caller(std::span<std::thread> threads) noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return;
-  for (std::thread& thread : threads) {
-    ::pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
-  }
+std::size_t num_cores() {
+  return std::max<std::size_t>(1, allowed_cores().size());
 }
 
 }  // namespace lockstep::runtime

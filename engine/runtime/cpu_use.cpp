@@ -12,7 +12,7 @@
 #include <system_error>
 #include <vector>
 
-#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::runtime {
 
@@ -42,7 +42,7 @@ constexpr double kLargestShareOfOthers = 0.05;
 // The kernel looks at a core a hundred times a second and charges whoever runs, which over a short
 // time is a matter of luck.
 constexpr double kClockErrorSeconds = 0.06;
-constexpr double kShortestWait = 0.01;  // of the wall time
+constexpr double kShortestWait = 0.01;  // fraction of the wall time
 
 // Adds up the lines of the cores that this process may use, without interrupts, which include those
 // of its own messages.

@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "engine/core/error.h"
-#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::runtime {
 
@@ -94,10 +93,6 @@ std::size_t threads_per_device() {
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
   return all.threads_per_device;
-}
-
-std::size_t num_cores() {
-  return std::max<std::size_t>(1, allowed_cores().size());
 }
 
 }  // namespace lockstep::runtime

@@ -95,7 +95,4 @@ bool reaches(const LogicalDevice& reader, const LogicalDevice& owner);
 void set_threads_per_device(std::size_t num_threads);
 std::size_t threads_per_device();
 
-// The number of cores that this process may use (cpu_cores.h); at least 1.
-std::size_t num_cores();
-
 }  // namespace lockstep::runtime

@@ -1,6 +1,7 @@
 #include "engine/runtime/threads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -8,7 +9,6 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::runtime {
 
@@ -112,6 +112,16 @@ std::uint64_t this_thread() {
   static std::atomic<std::uint64_t> num_threads{0};
   thread_local const std::uint64_t number = ++num_threads;
   return number;
+}
+
+// Binds other threads to the cores that the calling thread may run on.
+void bind_as_caller(std::vector<std::thread>& threads) noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return;
+  for (std::thread& thread : threads) {
+    ::pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  }
 }
 
 }  // namespace

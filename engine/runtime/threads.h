@@ -1,4 +1,5 @@
-// The CPU threads of a logical device: a worker, and the pool that runs its kernels.
+// The CPU threads of a logical device: a worker, and the pool that runs its kernels; and the cores
+// on which threads run (cpu_cores.cpp).
 #pragma once
 
 #include <atomic>
@@ -66,7 +67,7 @@ class Worker {
 // There is one persistent pool per device, so that a kernel pays for a hand-over (well under a
 // microsecond while the workers spin), not for a thread start. The caller is one of the threads: a
 // pool of one has no workers and costs nothing. The workers run on the cores that the caller is
-// bound to (cpu_cores.h).
+// bound to.
 class ThreadPool {
  public:
   // num_threads counts the calling thread; at least 1. Throws as start_thread().
@@ -113,5 +114,26 @@ class ThreadPool {
   std::uint64_t caller_ = 0;       // the last job's
   std::vector<std::thread> workers_;
 };
+
+// --- cores ---
+// The kernel often leaves two ranks on one core, for milliseconds or for a whole run, while another
+// core has only waiting threads, and a collective waits for its slowest rank. So if there are
+// enough cores, each rank of a host is bound to cores of its own: the allowed cores are cut into
+// one part per rank, in their order.
+
+// The cores that this process may use (its main thread's affinity mask, not the machine's count),
+// in rising order.
+std::vector<int> allowed_cores();
+// How many there are; at least 1.
+std::size_t num_cores();
+
+// Part 1 of 2 of {0, 1, 2, 3} is {2, 3}. Empty if there are fewer cores than parts: then no rank is
+// bound.
+std::vector<int> part_of_cores(const std::vector<int>& cores, std::size_t part,
+                               std::size_t num_parts);
+
+// Binds the calling thread, and each thread that it starts from now on, to these cores; an empty
+// list changes nothing. Safe between fork and exec.
+void bind_to(const std::vector<int>& cores) noexcept;
 
 }  // namespace lockstep::runtime

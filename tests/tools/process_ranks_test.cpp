@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/threads.h"
 #include "tests/tools/rank_variables.h"
 #include "tests/tools/run_lockstep.h"
 

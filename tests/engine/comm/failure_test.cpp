@@ -3,7 +3,7 @@
 #include <atomic>
 #include <latch>
 
-#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/threads.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/run_ranks.h"

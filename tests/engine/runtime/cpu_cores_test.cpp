@@ -1,5 +1,5 @@
-#include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/cpu_use.h"
+#include "engine/runtime/threads.h"
 
 #include <gmock/gmock.h>
 

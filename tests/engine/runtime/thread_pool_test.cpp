@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "engine/core/error.h"
-#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::runtime {
 namespace {
