@@ -27,16 +27,14 @@ void check_options(const SamplerOptions& options) {
 }
 
 void tell(std::string_view kind, const SamplerOptions& options, std::uint64_t epoch) {
-  trace::Observer* const observer = trace::observer();
-  if (observer == nullptr) return;
-  observer->fact("sampler", {{"kind", kind},
-                             {"samples", options.num_samples},
-                             {"batch", options.batch_size},
-                             {"of_world", options.world_size},
-                             {"of_rank", options.rank},
-                             {"seed", options.seed},
-                             {"epoch", epoch},
-                             {"shuffled", options.shuffle == Shuffle::on}});
+  trace::fact("sampler", {{"kind", kind},
+                          {"samples", options.num_samples},
+                          {"batch", options.batch_size},
+                          {"of_world", options.world_size},
+                          {"of_rank", options.rank},
+                          {"seed", options.seed},
+                          {"epoch", epoch},
+                          {"shuffled", options.shuffle == Shuffle::on}});
 }
 
 // Cuts the epoch's rows into global batches; part_of(rows in a batch) gives this rank's part, which

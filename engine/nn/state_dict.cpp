@@ -208,12 +208,10 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
   std::vector<Tensor> converted;
   for (const auto& [target, source] : copies) converted.push_back(source->to(target.dtype()));
   for (std::size_t i = 0; i < copies.size(); ++i) copies[i].first.copy_from(converted[i]);
-  if (trace::Observer* observer = trace::observer()) {
-    observer->fact("loaded", {{"model", module.type_name()},
-                              {"loaded", copies.size()},
-                              {"missing", result.missing_keys},
-                              {"unexpected", result.unexpected_keys}});
-  }
+  trace::fact("loaded", {{"model", module.type_name()},
+                         {"loaded", copies.size()},
+                         {"missing", result.missing_keys},
+                         {"unexpected", result.unexpected_keys}});
   return result;
 }
 
@@ -272,9 +270,7 @@ void save_weights(const std::filesystem::path& path, const StateDict& state,
   }
   metadata.emplace("format", "pt");
   checkpoint::write_safetensors(path, arrays, metadata);
-  if (trace::Observer* observer = trace::observer()) {
-    observer->fact("saved", {{"path", path.string()}});
-  }
+  trace::fact("saved", {{"path", path.string()}});
 }
 
 StateDict load_weights(const std::filesystem::path& path) {

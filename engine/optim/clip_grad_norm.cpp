@@ -17,10 +17,6 @@ void require_max_norm(double max_norm) {
           "the largest norm must not be negative, found {}", max_norm);
 }
 
-void notify_clipped() {
-  if (trace::Observer* observer = trace::observer()) observer->fact("clipped", {});
-}
-
 Tensor norm_of(const std::vector<TensorView>& views, Device device) {
   const Tensor norm = Tensor::empty({}, DType::float64, device);
   const std::vector<ConstTensorView> inputs(views.begin(), views.end());
@@ -47,7 +43,7 @@ double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm) 
   const double norm = std::sqrt(sum_of_squares);
   const double factor = max_norm / (norm + 1e-6);
   if (factor >= 1) return norm;
-  notify_clipped();
+  trace::fact("clipped", {});
   for (const Variable& parameter : parameters) {
     const Tensor& grad = parameter.grad();
     if (!grad.defined()) continue;
@@ -71,7 +67,7 @@ Tensor clip_grad_norm_on_device(const std::vector<Variable>& parameters, double 
   }
   const Tensor norm = norm_of(views, device);
   if (std::isfinite(max_norm)) {
-    notify_clipped();
+    trace::fact("clipped", {});
     norm.backend().clip(norm.stream(), {views, norm.view(), max_norm});
   }
   return norm;

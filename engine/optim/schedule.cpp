@@ -22,9 +22,7 @@ bool parse(std::string_view word, Number& number) {
 
 double Schedule::learning_rate(double base, std::size_t step) const {
   const double rate = rate_of(base, step);
-  if (trace::Observer* observer = trace::observer()) {
-    observer->fact("schedule", {{"base", base}, {"step", step}, {"rate", rate}});
-  }
+  trace::fact("schedule", {{"base", base}, {"step", step}, {"rate", rate}});
   return rate;
 }
 

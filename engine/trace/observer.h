@@ -5,7 +5,7 @@
 // A process has one observer or none. An examining program installs one from outside; a test may
 // install another. The engine asks first at each place, so without one it pays one branch:
 //
-//   if (trace::Observer* observer = trace::observer()) observer->fact("saved", {{"path", path}});
+//   if (trace::Observer* observer = trace::observer()) observer->batch(rows, num_rows);
 //
 // Threads: any thread calls an observer, several at once. thread_context() has the rank.
 // Memory:  views are valid during the call; for tensors outside the CPU's memory they are empty
@@ -35,7 +35,7 @@ enum class Moment { made, begins, ends, waited };
 // An operation that was recorded for backward (engine/autograd/node.h).
 struct Operation {
   std::string_view name;
-  std::size_t num_rows = 1;  // of its first input
+  std::size_t num_rows = 1;  // rows of its first input
   ConstTensorView result;
   std::vector<ConstTensorView> saved;
 };
@@ -93,11 +93,11 @@ struct Arrival {
   std::string_view operation;  // a collective's; else "scatter", "replicate", "gather" or
                                // "reduce_gradients"
   std::uint64_t sequence = 0;  // Call::sequence; 0: of a copy
-  std::size_t step = 0;        // of the plan, from 0
+  std::size_t step = 0;        // number of the plan's step, from 0
   int to = 0;                  // a rank, or the index of a device
   std::span<const int> from;
-  std::size_t offset = 0;  // of the chunk in its buffer, in elements
-  bool adds = false;       // to what lies there; else it takes its place
+  std::size_t offset = 0;  // where the chunk begins in its buffer, in elements
+  bool adds = false;       // true: added to what lies there; false: takes its place
   ConstTensorView values;  // the chunk as it is now
 };
 
@@ -183,6 +183,11 @@ inline Observer* observer() {
 // engine runs any more. Either all ranks of a job have an observer, or none has.
 inline void set_observer(Observer* observer) {
   detail::installed.store(observer, std::memory_order_relaxed);
+}
+
+// Tells the observer a fact, if there is one.
+inline void fact(std::string_view name, std::initializer_list<Field> fields) {
+  if (Observer* const installed = observer()) installed->fact(name, fields);
 }
 
 // The observer, if it wants to be told of arrivals; else nullptr.
