@@ -27,6 +27,32 @@ Tensor gather_moments(const Tensor& input, StatisticsExchange& replicas) {
   return moments;
 }
 
+Tensor value_or_none(const Variable& variable) {
+  return variable.defined() ? variable.value() : Tensor();
+}
+
+void require_fits(const Tensor& input, const BatchNormArguments& arguments) {
+  require(input.num_dims() == 2, ErrorCode::Shape, "batch_norm",
+          "expected input [batch, features], found {}", to_string(input.shape()));
+  const bool trains = arguments.statistics == Statistics::batch;
+  require(!trains || arguments.replicas != nullptr || input.size(0) > 1, ErrorCode::Shape,
+          "batch_norm", "expected more than 1 value per channel when training, got input size {}",
+          to_string(input.shape()));
+  const Tensor weight = value_or_none(arguments.weight);
+  const Tensor bias = value_or_none(arguments.bias);
+  const std::initializer_list<const Tensor*> all{&input, &weight, &bias, &arguments.running_mean,
+                                                 &arguments.running_var};
+  require_same_device("batch_norm", all);
+  require_same_dtype("batch_norm", all);
+  require(trains || (arguments.running_mean.defined() && arguments.running_var.defined()),
+          ErrorCode::State, "batch_norm", "evaluation needs the running mean and variance");
+  for (const Tensor* tensor : {&weight, &bias, &arguments.running_mean, &arguments.running_var}) {
+    require(!tensor->defined() || tensor->shape() == Shape{input.size(1)}, ErrorCode::Shape,
+            "batch_norm", "input {} does not fit features {}", to_string(input.shape()),
+            tensor->defined() ? to_string(tensor->shape()) : "");
+  }
+}
+
 }  // namespace
 
 // With x^ = (x - mean) * inverse_std, y = weight * x^ + bias, sums over the batch:
@@ -37,87 +63,59 @@ Tensor gather_moments(const Tensor& input, StatisticsExchange& replicas) {
 Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "BatchNorm");
   const Tensor& input = x.value();
-  if (input.num_dims() != 2) {
-    fail(ErrorCode::Shape, "batch_norm", "expected input [batch, features], found {}",
-         to_string(input.shape()));
-  }
+  require_fits(input, arguments);
   const bool trains = arguments.statistics == Statistics::batch;
   const bool shares = trains && arguments.replicas != nullptr;
-  if (trains && !shares && input.size(0) <= 1) {
-    fail(ErrorCode::Shape, "batch_norm",
-         "expected more than 1 value per channel when training, got input size {}",
-         to_string(input.shape()));
-  }
-  const Tensor weight = arguments.weight.defined() ? arguments.weight.value() : Tensor();
-  const Tensor bias = arguments.bias.defined() ? arguments.bias.value() : Tensor();
-  const std::initializer_list<const Tensor*> all{&input, &weight, &bias, &arguments.running_mean,
-                                                 &arguments.running_var};
-  require_same_device("batch_norm", all);
-  require_same_dtype("batch_norm", all);
-  require(trains || (arguments.running_mean.defined() && arguments.running_var.defined()),
-          ErrorCode::State, "batch_norm", "evaluation needs the running mean and variance");
-  const Shape features{input.size(1)};
-  for (const Tensor* tensor : {&weight, &bias, &arguments.running_mean, &arguments.running_var}) {
-    if (tensor->defined() && tensor->shape() != features) {
-      fail(ErrorCode::Shape, "batch_norm", "input {} does not fit features {}",
-           to_string(input.shape()), to_string(tensor->shape()));
-    }
-  }
   if (trace::Observer* observer = trace::observer(); observer != nullptr && trains) {
     observer->buffer(trace::host_values(arguments.running_mean));
   }
+  const Tensor weight = value_or_none(arguments.weight);
+  const Shape features{input.size(1)};
   Tensor y = Tensor::empty_like(input);
   Tensor mean = trains ? Tensor::empty(features, input.dtype(), input.device())
                        : arguments.running_mean.clone();
   Tensor inverse_std = Tensor::empty(features, input.dtype(), input.device());
-  kernels::BatchNormForward call;
-  call.x = input.matrix();
-  call.weight = view_or_none(weight);
-  call.bias = view_or_none(bias);
-  call.y = y.matrix();
-  call.mean = mean.view();
-  call.inverse_std = inverse_std.view();
-  call.running_mean = view_or_none(arguments.running_mean);
-  call.running_var = view_or_none(arguments.running_var);
-  call.momentum = arguments.momentum;
-  call.epsilon = arguments.epsilon;
-  call.statistics = shares ? Statistics::shared : arguments.statistics;
-  Tensor moments;
-  if (shares) {
-    moments = gather_moments(input, *arguments.replicas);
-    call.moments = moments.view();
+  const Tensor moments = shares ? gather_moments(input, *arguments.replicas) : Tensor();
+  const Statistics statistics = shares ? Statistics::shared : arguments.statistics;
+  y.backend().batch_norm_forward(y.stream(), {.x = input.matrix(),
+                                              .weight = view_or_none(weight),
+                                              .bias = view_or_none(value_or_none(arguments.bias)),
+                                              .y = y.matrix(),
+                                              .mean = mean.view(),
+                                              .inverse_std = inverse_std.view(),
+                                              .running_mean = view_or_none(arguments.running_mean),
+                                              .running_var = view_or_none(arguments.running_var),
+                                              .momentum = arguments.momentum,
+                                              .epsilon = arguments.epsilon,
+                                              .statistics = statistics,
+                                              .moments = view_or_none(moments)});
+  for (const Tensor* running : {&arguments.running_mean, &arguments.running_var}) {
+    if (trains && running->defined()) running->bump_version();
   }
-  y.backend().batch_norm_forward(y.stream(), call);
-  if (trains) {
-    for (const Tensor* running : {&arguments.running_mean, &arguments.running_var}) {
-      if (running->defined()) running->bump_version();
-    }
-  }
-  const auto backward = [statistics = call.statistics, replicas = arguments.replicas](
-                            const Node& node, const Gradients& grad_outputs) {
+  const auto backward = [statistics, replicas = arguments.replicas](const Node& node,
+                                                                    const Gradients& grad_outputs) {
     Gradients grads = node.gradient_buffers();
     const Tensor& kept = node.saved(0);
     // The gradients of weight and bias do not depend on the weight's values.
     const Tensor& kept_weight = grads[0].defined() ? node.saved(1) : node.unchecked(1);
-    kernels::BatchNormBackward back;
-    back.x = kept.matrix();
-    back.weight = view_or_none(kept_weight);
-    back.mean = node.saved(2).view();
-    back.inverse_std = node.saved(3).view();
-    back.grad_y = grad_outputs[0].matrix();
-    if (grads[0].defined()) back.grad_x = grads[0].matrix();
-    back.grad_weight = view_or_none(grads[1]);
-    back.grad_bias = view_or_none(grads[2]);
-    back.statistics = statistics;
+    kernels::BatchNormBackward call{.x = kept.matrix(),
+                                    .weight = view_or_none(kept_weight),
+                                    .mean = node.saved(2).view(),
+                                    .inverse_std = node.saved(3).view(),
+                                    .grad_y = grad_outputs[0].matrix(),
+                                    .grad_x = grads[0].defined() ? grads[0].matrix() : MatrixView{},
+                                    .grad_weight = view_or_none(grads[1]),
+                                    .grad_bias = view_or_none(grads[2]),
+                                    .statistics = statistics};
     if (statistics != Statistics::shared) {
-      kept.backend().batch_norm_backward(kept.stream(), back);
+      kept.backend().batch_norm_backward(kept.stream(), call);
       return grads;
     }
     const Tensor sums = Tensor::empty({2 * kept.size(1) + 1}, DType::float64, kept.device());
-    back.sums = sums.view();
-    kept.backend().batch_norm_sums(kept.stream(), {back});
+    call.sums = sums.view();
+    kept.backend().batch_norm_sums(kept.stream(), {call});
     replicas->sum(sums);
-    if (grads[0].defined()) kept.backend().batch_norm_backward(kept.stream(), back);
+    if (grads[0].defined()) kept.backend().batch_norm_backward(kept.stream(), call);
     return grads;
   };
   return record("BatchNorm", {x, arguments.weight, arguments.bias}, std::move(y),
