@@ -51,8 +51,8 @@ struct BatchOptions {
   Device device = default_device();
   DType dtype = DType::float32;    // float32 or float64; ignored for a text
   Shape row_shape = {};            // such as rows.image_shape(); none: its features
-  Augmentation augmentation = {};  // of images, by seed, epoch and row: row_shape is [height,
-                                   // width, channels]
+  Augmentation augmentation = {};  // of images, drawn by seed, epoch and row; then row_shape is
+                                   // [height, width, channels]
 };
 
 class DataLoader {

@@ -1,4 +1,4 @@
-// Which rank is this process, and where do the ranks of its job meet? One pure function of the
+// This process's rank, and where the ranks of its job meet: one pure function of the
 // environment decides, for every launcher.
 //
 // The first complete family of variables wins; rank and size come from the same one:

@@ -77,7 +77,7 @@ class GptTransformer final : public ModuleOf<GptTransformer> {
   GptTransformer(const GptOptions& options, Rng rng, const Placement& placement);
   Variable forward(const Variable& tokens) override;
   const Embedding& table() const { return wte_; }
-  std::vector<std::shared_ptr<Module>> in_turn() const;  // as Gpt's
+  std::vector<std::shared_ptr<Module>> in_turn() const;  // as Gpt::in_turn()
   std::string type_name() const override { return "GptTransformer"; }
 
  private:

@@ -18,7 +18,7 @@ struct Conv2dOptions {
   std::size_t padding = 0;
   Bias bias = Bias::yes;
   DType dtype = DType::float32;
-  std::optional<Device> device = {};  // where parameters are; nullopt: default_device()
+  std::optional<Device> device = {};  // the parameters'; nullopt: default_device()
 };
 
 // Shapes:  x [batch, height, width, in_channels] -> y [batch, out_height, out_width, out_channels].

@@ -15,7 +15,7 @@ enum class Bias { no, yes };
 struct LinearOptions {
   Bias bias = Bias::yes;
   DType dtype = DType::float32;
-  std::optional<Device> device = {};  // of the parameters; nullopt: default_device()
+  std::optional<Device> device = {};  // the parameters'; nullopt: default_device()
   // Weights start normal with this standard deviation, and biases at zero; nullopt: PyTorch's
   // default.
   std::optional<double> standard_deviation = {};

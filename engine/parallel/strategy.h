@@ -45,19 +45,20 @@ Tensor add_batch_gradients(nn::Module& model, const data::Batch& batch, const Ba
 
 class Strategy {
  public:
-  enum class Rows { own, all };      // of a batch: the rank's share, or the whole on every rank
-  enum class Holds { whole, part };  // of the model, on each rank
+  enum class Rows { own, all };      // a batch's: the rank's share, or the whole on every rank
+  enum class Holds { whole, part };  // what a rank has of the model
   struct Setup {
     std::shared_ptr<nn::Module> module;  // holds the rank's parameters and buffers
-    std::vector<Device> devices = {};    // of the rank; the first has the parameters. Empty: theirs
+    std::vector<Device> devices = {};    // the rank's; the first has the parameters. Empty: theirs
     comm::Communicator* communicator = nullptr;  // to ranks of other threads or processes
     // Those of the communicator, if there is one.
     int rank = 0;
     std::size_t num_ranks = 1;
-    Rows rows = Rows::own;       // that the rank takes
-    Rows loss_rows = Rows::own;  // whose loss add_gradients() returns
+    Rows rows = Rows::own;       // rows that the rank takes
+    Rows loss_rows = Rows::own;  // rows whose loss add_gradients() returns
     Holds holds = Holds::whole;
-    std::size_t num_parts = 0;  // in which a batch is computed; 0: one for each device or rank
+    std::size_t num_parts =
+        0;  // parts in which a batch is computed; 0: one for each device or rank
   };
 
   // REQUIRES: the communicator outlives this.

@@ -34,7 +34,7 @@ struct CutParameter {
   enum class Kind { whole, cut, of_rank_0 };  // on every rank; a part on each; on rank 0 alone
   std::string name;
   Kind kind = Kind::whole;
-  Shape shape;            // of the whole
+  Shape shape;            // the whole parameter's
   Variable value;         // this rank's; undefined where rank 0 alone has it
   std::size_t outer = 1;  // where it is cut: the whole is seen as [outer, ranks, the rest]
   comm::Communicator* communicator = nullptr;  // nullptr: whole

@@ -32,7 +32,7 @@ PipelineSchedule parse_pipeline_schedule(std::string_view name);
 struct PipelineWork {
   enum class Pass { forward, backward } pass = Pass::forward;
   std::size_t micro_batch = 0;
-  std::size_t chunk = 0;  // which of the stage's parts
+  std::size_t chunk = 0;  // number among the stage's parts
 
   bool operator==(const PipelineWork&) const = default;
 };
@@ -72,7 +72,7 @@ struct PipelineCosts {
 };
 
 struct PipelineTimes {
-  std::vector<std::vector<double>> begin;  // as the plan's stages
+  std::vector<std::vector<double>> begin;  // indexed as the plan's stages
   std::vector<std::vector<double>> end;
   double length = 0;  // until the last stage is done
 };

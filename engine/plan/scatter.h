@@ -27,7 +27,7 @@ struct ScatterPart {
 // The parts are consecutive and cover all rows: gathering them in order gives the batch back.
 struct ScatterPlan {
   std::size_t num_rows = 0;     // the size of the dimension that is cut
-  std::size_t num_devices = 0;  // as asked for
+  std::size_t num_devices = 0;  // asked for
   std::vector<ScatterPart> parts;
 
   std::size_t num_idle_devices() const { return num_devices - parts.size(); }

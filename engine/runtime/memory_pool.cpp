@@ -67,7 +67,7 @@ MemoryPool::Block MemoryPool::allocate(std::size_t num_bytes) {
   ++statistics_.num_allocations;
   statistics_.current_bytes += size;
   statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.current_bytes);
-  tell_counted_in();
+  update_counted_in();
   return {data, size};
 }
 
@@ -75,7 +75,7 @@ void MemoryPool::release(Block block, std::vector<std::shared_ptr<Event>> uses) 
   std::lock_guard lock(mutex_);
   statistics_.current_bytes -= block.num_bytes;
   statistics_.cached_bytes += block.num_bytes;
-  tell_counted_in();
+  update_counted_in();
   std::erase_if(uses, [](const auto& event) { return event->has_passed(); });
   if (uses.empty()) {
     free_[block.num_bytes].push_back(block.data);
@@ -116,25 +116,25 @@ void MemoryPool::release_cached() {
 void MemoryPool::keep_blocks() {
   std::lock_guard lock(mutex_);
   keeps_blocks_ = true;
-  tell_counted_in();
+  update_counted_in();
 }
 
 void MemoryPool::let_blocks_go() {
   std::lock_guard lock(mutex_);
   keeps_blocks_ = false;
-  tell_counted_in();
+  update_counted_in();
 }
 
-void MemoryPool::tell_counted_in() {
+void MemoryPool::update_counted_in() {
   if (counted_in_ == nullptr) return;
   const std::size_t num_held =
       statistics_.current_bytes + (keeps_blocks_ ? statistics_.cached_bytes : 0);
-  if (num_held == num_bytes_told_) return;
+  if (num_held == num_bytes_counted_) return;
   std::lock_guard lock(counted_in_->mutex_);
   MemoryStatistics& all = counted_in_->statistics_;
-  all.current_bytes = all.current_bytes - num_bytes_told_ + num_held;
+  all.current_bytes = all.current_bytes - num_bytes_counted_ + num_held;
   all.peak_bytes = std::max(all.peak_bytes, all.current_bytes);
-  num_bytes_told_ = num_held;
+  num_bytes_counted_ = num_held;
 }
 
 void MemoryPool::release_cached_locked() {

@@ -85,16 +85,16 @@ class MemoryPool {
   void release_cached_locked();
   // A free block or one of the system's; nullptr: there is none, or the limit is reached.
   void* find_block(std::size_t size, std::unique_lock<std::mutex>& lock);
-  void tell_counted_in();  // after every change of the held bytes
+  void update_counted_in();  // after every change of the held bytes
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> free_;  // keyed by block size
   std::vector<Pending> pending_;
   MemoryStatistics statistics_;
-  std::size_t limit_ = std::numeric_limits<std::size_t>::max();  // of current_bytes
+  std::size_t limit_ = std::numeric_limits<std::size_t>::max();  // the most current_bytes
   bool keeps_blocks_ = false;
-  MemoryPool* const counted_in_;    // its mutex is taken after this one's
-  std::size_t num_bytes_told_ = 0;  // this pool's share of counted_in_'s current bytes
+  MemoryPool* const counted_in_;       // its mutex is taken after this one's
+  std::size_t num_bytes_counted_ = 0;  // this pool's share of counted_in_'s current bytes
 };
 
 // Another source of host memory (shared_memory.h).

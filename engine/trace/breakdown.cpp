@@ -194,7 +194,7 @@ std::vector<StepBreakdown> break_down(std::span<const Span> spans,
   std::vector<StepBreakdown> breakdowns;
   const CommTimes times(spans, rank);
   std::vector<Span> sharing;  // the steps' thread's, sorted by begin
-  std::vector<Span> open;     // those that reach into the step
+  std::vector<Span> open;     // spans that reach into the step
   auto next = sharing.begin();
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Span& step = *steps[i];

@@ -48,8 +48,8 @@ void put_part(const Tensor& part, const Tensor& whole, std::size_t dim,
 }
 
 // Tells an observer that a part of a batch, or of a result, is on another device now.
-void tell_arrival(std::string_view operation, Device from, Device to,
-                  const plan::ScatterPart& place, const Tensor& part) {
+void notify_arrival(std::string_view operation, Device from, Device to,
+                    const plan::ScatterPart& place, const Tensor& part) {
   trace::Observer* const observer = trace::observer_of_arrivals();
   if (observer == nullptr || place.size == 0) return;
   observer->arrived({.operation = operation,
@@ -66,7 +66,7 @@ std::vector<Tensor> cut(const Tensor& x, const std::vector<Device>& devices, std
   std::vector<Tensor> shards;
   for (const plan::ScatterPart& part : plan.parts) {
     shards.push_back(take_part(x, dim, part, devices[part.index]));
-    tell_arrival("scatter", x.device(), devices[part.index], part, shards.back());
+    notify_arrival("scatter", x.device(), devices[part.index], part, shards.back());
   }
   return shards;
 }
@@ -126,7 +126,7 @@ Variable gather(const std::vector<Variable>& parts, Device output_device, std::s
   Tensor whole = Tensor::empty(first.with(dim, total), parts[0].dtype(), output_device);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     put_part(parts[i].value().reshape(gathered_as(parts[i].value())), whole, dim, places[i]);
-    tell_arrival("gather", parts[i].device(), output_device, places[i], parts[i].value());
+    notify_arrival("gather", parts[i].device(), output_device, places[i], parts[i].value());
   }
   const auto backward = [places, dim](const Node& node, const Gradients& grad_outputs) {
     Gradients grads(node.num_inputs());

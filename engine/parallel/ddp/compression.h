@@ -18,7 +18,7 @@ std::shared_ptr<CommHook> all_reduce_hook();
 std::shared_ptr<CommHook> compress_hook(DType dtype);
 
 struct PowerSgdOptions {
-  std::size_t rank = 1;  // of the approximation
+  std::size_t rank = 1;  // the approximation's
   // So many steps before it are plain all-reduces; at least 2, since then buckets are final.
   std::size_t start_step = 1000;
   std::uint64_t seed = 0;

@@ -15,7 +15,7 @@
 
 namespace lockstep::parallel {
 
-// By what the sum of the gradients is divided.
+// The divisor of the summed gradients.
 enum class JoinDivisor {
   world_size,    // all ranks: those without rows count as zeros (PyTorch's default)
   active_ranks,  // those that have rows in this step

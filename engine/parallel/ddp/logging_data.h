@@ -12,7 +12,7 @@ namespace lockstep::parallel {
 struct DdpLoggingData {
   int rank = 0;
   int world_size = 1;
-  std::size_t num_steps = 0;                   // that synchronised
+  std::size_t num_steps = 0;                   // steps that synchronised
   std::vector<std::size_t> bucket_bytes = {};  // in the order in which they are reduced
   bool was_rebuilt = false;                    // after the first step, in the order of readiness
   std::vector<std::size_t> ready_order = {};   // parameters that require a gradient, by number
@@ -21,7 +21,7 @@ struct DdpLoggingData {
     double forward_seconds = 0;
     double backward_seconds = 0;       // from the first gradient to the last
     double communication_seconds = 0;  // from the first bucket's start until all are reduced
-    double overlap_seconds = 0;        // of it, while backward went on
+    double overlap_seconds = 0;        // the part of communication_seconds before backward ended
   };
   std::optional<Times> last_step = {};
 };

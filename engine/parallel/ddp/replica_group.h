@@ -28,7 +28,7 @@ class ReplicaGroup {
 
   std::size_t size() const { return modules_.size(); }
   const std::vector<Device>& devices() const { return devices_; }
-  // Whose parameters the optimizer of this rank changes.
+  // The module whose parameters this rank's optimizer changes.
   nn::Module& replica(std::size_t rank) { return *modules_[rank]; }
   bool was_rebuilt() const { return was_rebuilt_; }
 

@@ -86,7 +86,7 @@ class PipelineStage {
   // A tensor on its way to the work that needs it.
   struct Message {
     plan::PipelineWork::Pass pass;
-    std::size_t part;  // that receives it
+    std::size_t part;  // the one that receives it
     std::size_t micro_batch;
     auto operator<=>(const Message&) const = default;
   };
@@ -103,7 +103,7 @@ class PipelineStage {
     plan::PipelinePlan plan;
     std::vector<std::vector<Message>> incoming;  // [sender][n-th message]
   };
-  struct Step;  // that runs
+  struct Step;  // the running one
 
   const Schedule& schedule_for(std::size_t num_micro_batches);
   Variable run_part(std::size_t part, const Variable& x) const;

@@ -1,4 +1,4 @@
-// Which parameters are sharded together: a pure plan, known to all ranks alike.
+// Groups the parameters that are sharded together: a pure plan, known to all ranks alike.
 //
 // A unit is a layer of a Sequential (a Residual or a GPT block is one layer). What no such layer
 // owns alone belongs to the root unit, which is whole from the beginning of a forward pass to its
