@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/autograd/cached_scalar.h"
 #include "engine/autograd/device_tasks.h"
 #include "engine/autograd/node.h"
 #include "engine/core/error.h"
@@ -40,7 +39,7 @@ class BackwardPass {
   // The gradients still to arrive at a node, or at a leaf, which adds them up itself.
   struct Arrivals {
     std::size_t missing = 0;
-    Gradients grads = {};  // of a node's outputs
+    Gradients grads = {};  // for a node's outputs
     bool any = false;      // true if a leaf got one
   };
 
@@ -190,7 +189,7 @@ void run_backward(const Variable& root, Tensor grad, Graph graph) {
            "a gradient is needed for shape {}; only a single element has the default 1",
            to_string(root.shape()));
     }
-    grad = cached_scalar(1, root.dtype(), root.device());
+    grad = Tensor::cached_scalar(1, root.dtype(), root.device());
     if (root.shape() != grad.shape()) grad = grad.reshape(root.shape());
   }
   require_same_shape("backward", root.value(), grad);

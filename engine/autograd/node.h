@@ -38,7 +38,7 @@ inline MatrixView rows_of(const Tensor& tensor) {
 // alive.
 struct Edge {
   std::shared_ptr<Node> node;    // nullptr for a leaf
-  std::size_t output_index = 0;  // which of the node's outputs
+  std::size_t output_index = 0;  // number of the node's output
   Variable leaf;                 // undefined unless the input is a leaf
   Shape shape;
   DType dtype = DType::float32;

@@ -10,7 +10,6 @@
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
 #include "engine/comm/group.h"
-#include "engine/trace/counters.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 

@@ -6,6 +6,7 @@
 
 #include "engine/autograd/variable.h"
 #include "engine/core/error.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::nn {
 
@@ -44,7 +45,20 @@ void notify_parameters(trace::Observer& observer, const Module& module) {
   observer.parameters(names, leaves);
 }
 
+// The input of the outermost module is the batch.
+void notify_batch(trace::Observer& observer, const Module& module, const Variable& x) {
+  if (!ForwardScope::is_outermost() || !grad_enabled() || x.shape().num_dims() == 0) return;
+  if (observer.sees_arrivals()) notify_parameters(observer, module);
+  observer.batch(trace::host_values(x.value()), x.shape()[0]);
+}
+
 }  // namespace
+
+Variable Module::operator()(const Variable& x) {
+  const ForwardScope scope;
+  if (trace::Observer* const observer = trace::observer()) notify_batch(*observer, *this, x);
+  return run_forward([&] { return forward(x); });
+}
 
 template <typename Self, typename Visit>
 void Module::walk(Self& self, const std::string& prefix, const Visit& visit) {
@@ -145,15 +159,6 @@ void Module::set_mode(Mode mode) {
   walk(*this, {}, [mode](const std::string&, Module& module) { module.mode_ = mode; });
 }
 
-// The input of the outermost module is the batch.
-void Module::notify_batch(const Variable& x) const {
-  if (!ForwardScope::is_outermost() || !grad_enabled() || x.shape().num_dims() == 0) return;
-  if (trace::Observer* observer = trace::observer()) {
-    if (observer->sees_arrivals()) notify_parameters(*observer, *this);
-    observer->batch(trace::host_values(x.value()), x.shape()[0]);
-  }
-}
-
 namespace {
 
 // Replaces all tensors of a module by converted ones.
@@ -213,26 +218,6 @@ std::size_t Module::register_child(std::string name, std::shared_ptr<Module> chi
   require(child != nullptr, ErrorCode::Usage, "module", "the child '{}' is a null pointer", name);
   children_.emplace_back(std::move(name), std::move(child));
   return children_.size() - 1;
-}
-
-std::shared_ptr<Module> Module::clone() const {
-  std::vector<Variable> own_parameters;
-  for (const Variable& original : parameters()) {
-    own_parameters.emplace_back(original.value().clone(),
-                                original.requires_grad() ? RequiresGrad::yes : RequiresGrad::no);
-  }
-  std::vector<Tensor> own_buffers;
-  for (const Tensor& original : buffers()) own_buffers.push_back(original.clone());
-  std::shared_ptr<Module> copy = shallow_copy();
-  copy->set_parameters(own_parameters);
-  copy->set_buffers(own_buffers);
-  return copy;
-}
-
-void Module::require_type(const std::type_info& type) const {
-  require(typeid(*this) == type, ErrorCode::State, "module",
-          "a copy of this {0} would be a {1}; derive it from ModuleOf<{0}, {1}>",
-          class_name(typeid(*this)), class_name(type));
 }
 
 }  // namespace lockstep::nn

@@ -27,7 +27,6 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/trace/observer.h"
 
 namespace lockstep::nn {
 
@@ -53,12 +52,7 @@ class Module {
   virtual ~Module() = default;
 
   virtual Variable forward(const Variable& x) = 0;
-  Variable operator()(const Variable& x) {
-    const ForwardScope scope;
-    if (trace::observer() != nullptr) [[unlikely]]
-      notify_batch(x);
-    return run_forward([&] { return forward(x); });
-  }
+  Variable operator()(const Variable& x);
   Variable operator()(const Tensor& x) { return (*this)(Variable(x)); }
 
   // --- around its forward pass ---
@@ -121,6 +115,8 @@ class Module {
   // A separate module with values of its own and no gradients: copy.deepcopy. A C++ copy (Net b =
   // a) shares them.
   std::shared_ptr<Module> clone() const;
+  // The same on a device; on its own one, values and buffers are shared.
+  std::shared_ptr<Module> copy_on(Device device) const;
   // Bytes of the whole object, members of the derived class included.
   virtual std::size_t object_bytes() const { return sizeof(Module); }
 
@@ -158,7 +154,6 @@ class Module {
     std::ptrdiff_t offset = 0;  // bytes from this module
   };
 
-  void notify_batch(const Variable& x) const;
   std::shared_ptr<Module> member_at(std::ptrdiff_t offset);
   void set_mode(Mode mode);
   void require_free_name(const std::string& name) const;

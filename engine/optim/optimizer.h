@@ -88,8 +88,8 @@ class Optimizer {
     Tensor step;                       // int64 [1]; update() adds 1 to it
     Tensor learning_rate;              // float64 [1]
     double rate_on_device = 0;         // the value in learning_rate
-    std::vector<std::size_t> members;  // those with a gradient in the latest step()
-    Updates updates;                   // theirs
+    std::vector<std::size_t> members;  // parameters with a gradient in the latest step()
+    Updates updates;                   // the members'
   };
 
   Group& group_of(std::size_t index);

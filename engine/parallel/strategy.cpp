@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/autograd/cached_scalar.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
 #include "engine/optim/clip_grad_norm.h"
@@ -29,7 +28,7 @@ Tensor add_row_gradients(nn::Module& model, const data::Batch& batch, const Batc
   {
     const runtime::WorkSpan span(x.stream(), trace::Lane::compute, trace::Category::backward,
                                  "backward");
-    sum.backward(cached_scalar(loss.weight, sum.value().dtype(), x.device()));
+    sum.backward(Tensor::cached_scalar(loss.weight, sum.value().dtype(), x.device()));
   }
   return sum.value();
 }

@@ -1,7 +1,8 @@
 // A collective operation as a value: which rank sends which chunk to whom, step by step.
 //
-// A plan is made by a pure function (algorithms.h), and holds no memory, thread or device.
-// The communicator runs it, the tutorials print it, and its steps give its cost on a topology.
+// A plan is made by a pure function (algorithms.h), and holds no memory, thread or device. The
+// communicator runs it, the tutorials print it (plan_text.cpp), interpreter.cpp says what it means,
+// and its steps give its cost on a topology.
 //
 // All transfers of a step happen at once, so every read sees the values from before the step; if a
 // rank sends and overwrites a chunk in one step, an executor has to copy it first. If a rank

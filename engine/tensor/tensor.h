@@ -47,6 +47,9 @@ class Tensor {
                       Device device = default_device());
   static Tensor full(const Shape& shape, double value, DType dtype = DType::float32,
                      Device device = default_device());
+  // A scalar that others share, so nothing may change it: the gradient with which backward()
+  // begins, which would take another kernel in every step. Few different values are expected.
+  static Tensor cached_scalar(double value, DType dtype, Device device);
   // With another tensor's shape, dtype and device.
   static Tensor empty_like(const Tensor& other);
   static Tensor zeros_like(const Tensor& other);

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <tuple>
 
+#include "engine/trace/span.h"
+
 namespace lockstep::trace {
 
 namespace {

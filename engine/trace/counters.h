@@ -1,4 +1,5 @@
-// Counts collectives: how often each was called, and how many bytes each rank sent for it.
+// The counts of collectives: how often each was called, and how many bytes each rank sent for it
+// (count_collective in span.h).
 //
 // They always count, whether spans are recorded or not: a call costs an uncontended lock (some tens
 // of nanoseconds), and collectives take microseconds. Ranks that are threads are counted
@@ -7,7 +8,6 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace lockstep::trace {
@@ -20,10 +20,6 @@ struct CollectiveCount {
 
   bool operator==(const CollectiveCount&) const = default;
 };
-
-// Counts one call of operation ("all_reduce") by rank, for which it put num_bytes on its links: for
-// a ring all-reduce 2(n-1)/n of the buffer. The communicator that runs the collective calls this.
-void count_collective(int rank, std::string_view operation, std::size_t num_bytes);
 
 // All counts since the last reset, by rank, then operation. Any thread, any time.
 std::vector<CollectiveCount> collective_counts();

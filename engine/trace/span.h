@@ -207,4 +207,8 @@ void record(Span span);
 // Adds a sample of the memory in use. Does nothing while nothing records.
 void record(const Sample& memory);
 
+// Counts one call of operation ("all_reduce") by rank, for which it put num_bytes on its links: for
+// a ring all-reduce 2(n-1)/n of the buffer. Counts while nothing records, too (counters.h).
+void count_collective(int rank, std::string_view operation, std::size_t num_bytes);
+
 }  // namespace lockstep::trace

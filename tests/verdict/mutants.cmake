@@ -251,7 +251,7 @@ mutant(gradients_not_cleared_every_thirtieth_step
   EXPECT "ddp on 2 devices" "gradients: step 29" "rank 0" "parameter [02]\\.(weight|bias)" "not cleared")
 
 mutant(adamw_decay_times_the_world_size
-  SOURCE engine/optim/optimizer.cpp
+  SOURCE engine/optim/adamw.cpp
   REPLACE [=[  backend.adamw(stream, {updates, scalars, options});]=]
   WITH [=[  options.weight_decay *= thread_context().world_size;
   backend.adamw(stream, {updates, scalars, options});]=]
@@ -303,7 +303,7 @@ mutant(gradients_clipped_only_at_first
   EXPECT "ddp on 2 devices" "gradients: step [2-4][0-9]" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(vectors_decay_too
-  SOURCE engine/optim/optimizer.cpp
+  SOURCE engine/optim/adamw.cpp
   REPLACE [=[parameter.shape().num_dims() >= 2;]=]
   WITH [=[parameter.shape().num_dims() >= (thread_context().world_size > 1 ? 1 : 2);]=]
   RUN "--dataset embedded-text --model gpt:1-2-16-8 --optimizer adamw --modes ddp --devices 2 --steps 3"
@@ -641,7 +641,7 @@ mutant(weight_decay_is_coupled
   EXPECT "single on 1 device" "update: step 0" "parameter [02]\\.(weight|bias)" "the optimizer's formula gives")
 
 mutant(vectors_decay_everywhere
-  SOURCE engine/optim/optimizer.cpp
+  SOURCE engine/optim/adamw.cpp
   REPLACE [=[parameter.shape().num_dims() >= 2;]=]
   WITH [=[parameter.shape().num_dims() >= 1;]=]
   RUN "--dataset embedded-text --model gpt:1-2-16-8 --optimizer adamw --modes ddp --devices 2 --steps 3"

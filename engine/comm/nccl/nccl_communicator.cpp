@@ -27,7 +27,6 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/wait.h"
-#include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {

@@ -86,7 +86,7 @@ double bitwise_data_parallel(nn::Module& module, const std::vector<Device>& devi
   std::vector<MicroShardResult> results(devices.size());
   for_each_device(devices, [&](std::size_t d) {
     const plan::ScatterPart rows = plan.rows_of_device(d);
-    const std::shared_ptr<nn::Module> replica = copy_module(module, devices[d]);
+    const std::shared_ptr<nn::Module> replica = module.copy_on(devices[d]);
     results[d] = run_micro_shards(
         *replica, loss, x.rows(rows.offset, rows.offset + rows.size).to(devices[d]),
         labels.rows(rows.offset, rows.offset + rows.size).to(devices[d]), plan, d);

@@ -6,7 +6,6 @@
 #include "engine/core/error.h"
 #include "engine/parallel/data_parallel/steps.h"
 #include "engine/runtime/device_span.h"
-#include "engine/trace/counters.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 #include "kernels/calls.h"
@@ -16,8 +15,8 @@ namespace lockstep::parallel {
 namespace {
 
 // Tells an observer that a tensor of one or several devices has come to another one.
-void tell_arrival(std::string_view operation, std::vector<int> from, Device to,
-                  const Tensor& tensor) {
+void notify_arrival(std::string_view operation, std::vector<int> from, Device to,
+                    const Tensor& tensor) {
   std::erase(from, to.index);
   trace::Observer* const observer = trace::observer_of_arrivals();
   if (observer == nullptr || from.empty()) return;
@@ -61,7 +60,7 @@ Gradients sum_of_replicas(const Node& node, const Gradients& grad_outputs) {
     if (views.empty()) continue;  // no replica used this parameter
     sums[i] = node.gradient_buffer(i);
     sums[i].backend().ordered_sum(sums[i].stream(), {views, 1.0, sums[i].view()});
-    tell_arrival("reduce_gradients", std::move(from), node.device(), sums[i]);
+    notify_arrival("reduce_gradients", std::move(from), node.device(), sums[i]);
   }
   for (runtime::Stream* owner : owners) owner->wait(reader.record());
   return sums;
@@ -80,7 +79,7 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
   const auto copy_to = [&](std::size_t d) {
     for (const Variable& variable : variables) {
       tensors[d].push_back(variable.value().to(devices[d]));
-      tell_arrival("replicate", {devices[0].index}, devices[d], tensors[d].back());
+      notify_arrival("replicate", {devices[0].index}, devices[d], tensors[d].back());
     }
   };
   // On a GPU the copies take long, but not in the thread that launches them.
@@ -141,20 +140,6 @@ std::vector<std::shared_ptr<nn::Module>> replicate(const nn::Module& module,
     replicas.push_back(std::move(replica));
   }
   return replicas;
-}
-
-std::shared_ptr<nn::Module> copy_module(const nn::Module& module, Device device) {
-  std::vector<Variable> parameters;
-  for (const Variable& original : module.parameters()) {
-    parameters.emplace_back(original.value().to(device),
-                            original.requires_grad() ? RequiresGrad::yes : RequiresGrad::no);
-  }
-  std::vector<Tensor> buffers;
-  for (const Tensor& buffer : module.buffers()) buffers.push_back(buffer.to(device));
-  const std::shared_ptr<nn::Module> replica = module.shallow_copy();
-  replica->set_parameters(parameters);
-  replica->set_buffers(buffers);
-  return replica;
 }
 
 }  // namespace lockstep::parallel

@@ -63,10 +63,6 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
 std::vector<std::shared_ptr<nn::Module>> replicate(const nn::Module& module,
                                                    const std::vector<Device>& devices);
 
-// A separate module on a device: leaves with the values of the originals, and no gradients.
-// Memory:  on another device copies; on its own device values and buffers are shared.
-std::shared_ptr<nn::Module> copy_module(const nn::Module& module, Device device);
-
 // Only checks, with the same error.
 void require_on_device(const nn::Module& module, Device device);
 

@@ -18,7 +18,7 @@ GradReducer::GradReducer(std::vector<nn::NamedParameter> parameters,
                [this](std::size_t parameter) { on_ready(parameter); }),
       schedule_(communicator.world_size() > 1 ? options.overlap : Overlap::after_backward, 1,
                 [this](std::size_t bucket, comm::Launch launch) { return reduce(bucket, launch); }),
-      unused_(options.unused, buckets_) {
+      unused_(find_unused_parameters(options.unused, buckets_)) {
   if (options.unused == Unused::find) options_.rebuild = Rebuild::never;
   if (options.order.empty()) return;
   buckets_.build(options.order);
@@ -47,7 +47,7 @@ void GradReducer::begin_forward() {
 }
 
 void GradReducer::end_forward(const Variable& output) {
-  unused_.look_at(output);
+  if (unused_) unused_->look_at(output);
   moments_.forward_end = Clock::now();
 }
 
@@ -59,7 +59,8 @@ void GradReducer::begin_backward() {
   buckets_.begin_backward();
   schedule_.begin_backward(buckets_.num_buckets());
   on_backward_end([this] { finish(); });
-  for (const std::size_t parameter : unused_.begin_backward()) {
+  if (!unused_) return;
+  for (const std::size_t parameter : unused_->begin_backward()) {
     start_if_full(buckets_.collect_unused(parameter));
   }
 }
@@ -70,8 +71,11 @@ void GradReducer::start_if_full(std::size_t bucket) {
 
 void GradReducer::on_ready(std::size_t index) {
   const std::lock_guard lock(mutex_);
-  if (!forward_was_synchronizing_) return unused_.add_used_locally(index);
-  unused_.add_used(index);
+  if (!forward_was_synchronizing_) {
+    if (unused_) unused_->add_used_locally(index);
+    return;
+  }
+  if (unused_) unused_->add_used(index);
   require(synchronizing_, ErrorCode::State, "no_sync",
           "the forward pass ran outside no_sync and this backward pass runs inside; put both "
           "inside to add gradients up locally");
@@ -112,7 +116,7 @@ void GradReducer::reduce_zeros() {
     start(zeros, comm::Launch::blocking).wait();
     if (hook_) hook_->finish(zeros);
   }
-  unused_.answer(communicator_);
+  if (unused_) unused_->answer(communicator_);
   rebuild_in_ready_order();
 }
 
@@ -132,7 +136,7 @@ void GradReducer::finish() {
     }
   }
   moments_.end = Clock::now();
-  unused_.end_backward(communicator_);
+  if (unused_) unused_->end_backward(communicator_);
   rebuild_in_ready_order();
 }
 

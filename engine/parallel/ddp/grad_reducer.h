@@ -33,8 +33,8 @@ struct GradReducerOptions {
   Rebuild rebuild = Rebuild::once;
   comm::ReduceOp op = comm::ReduceOp::average;
   Unused unused = Unused::error;  // find: buckets are not made again
-  // In which the buckets hold the parameters from the first step on, as those of the run that a
-  // checkpoint was made of; empty: they find their own.
+  // The order of the parameters in the buckets, from a checkpoint; empty: that of readiness in the
+  // first step.
   std::vector<std::size_t> order = {};
 };
 
@@ -92,7 +92,7 @@ class GradReducer {
   GradReducerOptions options_;
   GradBuckets buckets_;
   BucketSchedule schedule_;
-  UnusedParameters unused_;
+  std::unique_ptr<UnusedParameters> unused_;  // nullptr: every parameter must get a gradient
   std::shared_ptr<CommHook> hook_;
   int source_ = 0;
   double factor_ = 1;
@@ -106,7 +106,7 @@ class GradReducer {
   std::size_t num_all_reduces_ = 0;
 
   using Clock = std::chrono::steady_clock;
-  struct Moments {  // of a step
+  struct Moments {  // when the parts of a step began and ended
     Clock::time_point forward, forward_end, backward, first_bucket, backward_end, end;
   };
   Moments moments_;

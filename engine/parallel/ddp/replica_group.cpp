@@ -38,7 +38,7 @@ ReplicaGroup::ReplicaGroup(const std::shared_ptr<nn::Module>& module,
       "one thread that drives all ranks cannot find unused parameters; give each rank a thread");
   require_on_device(*module, devices[0]);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    modules_.push_back(rank == 0 ? module : copy_module(*module, devices[rank]));
+    modules_.push_back(rank == 0 ? module : module->copy_on(devices[rank]));
     buckets_.push_back(std::make_unique<GradBuckets>(
         modules_[rank]->named_parameters(), options.reducer_options().bucket_byte_limits,
         [this, rank](std::size_t parameter) { on_ready(rank, parameter); }));

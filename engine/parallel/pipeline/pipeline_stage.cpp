@@ -9,7 +9,6 @@
 #include <set>
 #include <span>
 
-#include "engine/autograd/cached_scalar.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/loss.h"
@@ -200,8 +199,9 @@ void PipelineStage::forward(Step& step, const plan::PipelineWork& work) {
 void PipelineStage::backward(Step& step, const plan::PipelineWork& work) {
   const std::size_t part = plan_.part_of(rank_, work.chunk);
   const std::size_t i = work.micro_batch;
-  const Tensor grad = part + 1 == plan_.num_parts() ? cached_scalar(step.weight, dtype_, device_)
-                                                    : take(step, {Pass::backward, part, i});
+  const Tensor grad = part + 1 == plan_.num_parts()
+                          ? Tensor::cached_scalar(step.weight, dtype_, device_)
+                          : take(step, {Pass::backward, part, i});
   const Kept kept = std::move(step.kept.extract({work.chunk, i}).mapped());
   {
     const runtime::WorkSpan span(grad.stream(), trace::Lane::compute, trace::Category::backward,

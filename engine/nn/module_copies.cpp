@@ -1,5 +1,5 @@
-// Children of a module that are its own members. Each is remembered by its place in the object, in
-// bytes, so that a copy finds the members of its own.
+// Copies of modules, and children of a module that are its own members: each is remembered by its
+// place in the object, in bytes, so that a copy finds the members of its own.
 #include <algorithm>
 #include <functional>
 
@@ -45,6 +45,40 @@ void Module::copy_children() {
       children_[i].second = child.shallow_copy();
     }
   }
+}
+
+namespace {
+
+// copy: makes the values of the copy's parameters and buffers.
+template <typename Copy>
+std::shared_ptr<Module> copy_with(const Module& module, const Copy& copy) {
+  std::vector<Variable> parameters;
+  for (const Variable& original : module.parameters()) {
+    parameters.emplace_back(copy(original.value()),
+                            original.requires_grad() ? RequiresGrad::yes : RequiresGrad::no);
+  }
+  std::vector<Tensor> buffers;
+  for (const Tensor& original : module.buffers()) buffers.push_back(copy(original));
+  std::shared_ptr<Module> result = module.shallow_copy();
+  result->set_parameters(parameters);
+  result->set_buffers(buffers);
+  return result;
+}
+
+}  // namespace
+
+std::shared_ptr<Module> Module::clone() const {
+  return copy_with(*this, [](const Tensor& tensor) { return tensor.clone(); });
+}
+
+std::shared_ptr<Module> Module::copy_on(Device device) const {
+  return copy_with(*this, [device](const Tensor& tensor) { return tensor.to(device); });
+}
+
+void Module::require_type(const std::type_info& type) const {
+  require(typeid(*this) == type, ErrorCode::State, "module",
+          "a copy of this {0} would be a {1}; derive it from ModuleOf<{0}, {1}>",
+          class_name(typeid(*this)), class_name(type));
 }
 
 }  // namespace lockstep::nn

@@ -1,10 +1,13 @@
-#include "engine/parallel/ddp/unused_parameters.h"
-
+// A rank knows from the output's graph which of its parameters will get no gradient, and counts
+// them at once, so that their buckets need not wait. Afterwards the ranks tell each other which
+// they used: a gradient that some rank computed is the average for all, and one that nobody
+// computed stays what it was.
 #include <algorithm>
 #include <set>
 
 #include "engine/autograd/node.h"
 #include "engine/core/error.h"
+#include "engine/parallel/ddp/unused_parameters.h"
 
 namespace lockstep::parallel {
 
@@ -31,13 +34,35 @@ std::set<const void*> reached_leaves(const Variable& output) {
   return leaves;
 }
 
-}  // namespace
+class FoundUnused final : public UnusedParameters {
+ public:
+  FoundUnused(Unused policy, GradBuckets& buckets)
+      : policy_(policy), buckets_(buckets), used_(buckets.parameters().size(), 0) {}
 
-UnusedParameters::UnusedParameters(Unused policy, GradBuckets& buckets)
-    : policy_(policy), buckets_(buckets), used_(buckets.parameters().size(), 0) {}
+  void look_at(const Variable& output) override;
+  void add_used(std::size_t parameter) override;
+  void add_used_locally(std::size_t parameter) override;
+  const std::vector<std::size_t>& begin_backward() override;
+  void end_backward(comm::Communicator& communicator) override;
+  void answer(comm::Communicator& communicator) override;
 
-void UnusedParameters::look_at(const Variable& output) {
-  if (policy_ == Unused::error || knows_all()) return;
+ private:
+  bool knows_all() const { return policy_ == Unused::as_first && num_steps_ > 0; }
+  std::vector<std::int64_t> count_users(const std::vector<std::int64_t>& mine,
+                                        comm::Communicator& communicator) const;
+
+  Unused policy_;
+  GradBuckets& buckets_;
+  bool has_looked_ = false;          // since the last backward pass
+  std::vector<std::size_t> unused_;  // unused in the coming backward pass, or the running one
+  std::vector<std::int64_t> used_;   // 1 by parameter: used since the last synchronised pass
+  std::vector<std::int64_t> users_;  // each parameter's users among ranks in the last step
+  std::vector<Tensor> kept_;         // the gradients that those had before
+  std::size_t num_steps_ = 0;
+};
+
+void FoundUnused::look_at(const Variable& output) {
+  if (knows_all()) return;
   const std::set<const void*> leaves = reached_leaves(output);
   const auto is_reached = [&](std::size_t i) {
     return leaves.contains(buckets_.parameters()[i].second.identity());
@@ -53,14 +78,12 @@ void UnusedParameters::look_at(const Variable& output) {
   }
 }
 
-void UnusedParameters::add_used_locally(std::size_t parameter) {
-  if (policy_ == Unused::error) return;
+void FoundUnused::add_used_locally(std::size_t parameter) {
   used_[parameter] = 1;
   has_looked_ = false;  // the forward pass in no_sync has had its backward pass
 }
 
-void UnusedParameters::add_used(std::size_t parameter) {
-  if (policy_ == Unused::error) return;
+void FoundUnused::add_used(std::size_t parameter) {
   used_[parameter] = 1;
   if (std::ranges::find(unused_, parameter) == unused_.end()) return;
   const std::string& name = buckets_.parameters()[parameter].first;
@@ -74,7 +97,7 @@ void UnusedParameters::add_used(std::size_t parameter) {
        name);
 }
 
-const std::vector<std::size_t>& UnusedParameters::begin_backward() {
+const std::vector<std::size_t>& FoundUnused::begin_backward() {
   has_looked_ = false;
   kept_.clear();
   for (const std::size_t i : unused_) {
@@ -84,15 +107,14 @@ const std::vector<std::size_t>& UnusedParameters::begin_backward() {
   return unused_;
 }
 
-std::vector<std::int64_t> UnusedParameters::count_users(const std::vector<std::int64_t>& mine,
-                                                        comm::Communicator& communicator) const {
+std::vector<std::int64_t> FoundUnused::count_users(const std::vector<std::int64_t>& mine,
+                                                   comm::Communicator& communicator) const {
   const Tensor counts = Tensor::from(mine, {mine.size()}, Device{});
   communicator.all_reduce(counts, {.op = comm::ReduceOp::sum}).wait();
   return counts.to_vector<std::int64_t>();
 }
 
-void UnusedParameters::end_backward(comm::Communicator& communicator) {
-  if (policy_ == Unused::error) return;
+void FoundUnused::end_backward(comm::Communicator& communicator) {
   if (!knows_all()) users_ = count_users(used_, communicator);
   for (std::size_t k = 0; k < unused_.size(); ++k) {
     const std::size_t i = unused_[k];
@@ -108,10 +130,16 @@ void UnusedParameters::end_backward(comm::Communicator& communicator) {
   ++num_steps_;
 }
 
-void UnusedParameters::answer(comm::Communicator& communicator) {
-  if (policy_ == Unused::error) return;
+void FoundUnused::answer(comm::Communicator& communicator) {
   if (!knows_all()) users_ = count_users(std::vector<std::int64_t>(used_.size(), 0), communicator);
   ++num_steps_;
+}
+
+}  // namespace
+
+std::unique_ptr<UnusedParameters> find_unused_parameters(Unused policy, GradBuckets& buckets) {
+  if (policy == Unused::error) return nullptr;
+  return std::make_unique<FoundUnused>(policy, buckets);
 }
 
 }  // namespace lockstep::parallel
