@@ -817,8 +817,9 @@ void print_times(const std::vector<Result>& results) {
     std::printf("%-17s %7.1f ms\n", result.way.c_str(), result.epoch_ms);
   }
   tutorial::say(
-      "The devices are threads that share this machine's cores: more devices than cores only cost "
-      "time. DataParallel starts new threads for each forward and each backward pass.");
+      "The devices are threads and share this machine's cores: where there are more devices than "
+      "cores, they take turns. DataParallel starts new threads for each forward and each backward "
+      "pass.");
 }
 
 // Trains once more, through the engine, on each number of devices.

@@ -175,7 +175,8 @@ void run(const tutorial::Options& options, const std::string& mistake, double h)
   tutorial::answer(
       fmt::format(
           "It computes how much the loss changes with each parameter: d loss / d W[1] is {:.4f}, "
-          "so adding 0.01 to W[1] changes the loss by {:+.6f}. Two other ways should agree: the "
+          "so adding 0.01 to W[1] changes the loss by about {:+.6f}. Two other ways should agree: "
+          "the "
           "chain rule by hand differs by {:.0e}, differences of the loss by {:.0e}.",
           grad[1], 0.01 * grad[1], from_hand, from_differences),
       {{"--mistake relu",

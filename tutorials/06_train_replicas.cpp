@@ -166,6 +166,11 @@ void print_models(const char* name, const Models& models, const nn::Module& one)
   }
 }
 
+// A model that is right more often than this could have been trained correctly.
+bool hides_it(double accuracy, double of_one_device) {
+  return accuracy > of_one_device - 3;
+}
+
 // Two devices without the average: what shows it?
 std::string leave_average_out(const Models& right, nn::Module& one,
                               const std::vector<Device>& devices, int epochs) {
@@ -186,9 +191,11 @@ std::string leave_average_out(const Models& right, nn::Module& one,
                   tutorial::max_abs_difference(*wrong[0], one) > 1e-2 &&
                       tutorial::max_abs_difference(*wrong[0], *wrong[1]) > 1e-2);
   return fmt::format(
-      " Without the average {:.1f} % of the test digits are right instead of {:.1f} %, "
-      "which hides it, but weights differ by {:.2f}.",
-      accuracy, test_accuracy(one), difference_from(one, wrong));
+      " Without the average {:.1f} % of the test digits are right instead of {:.1f} %{}weights "
+      "differ by {:.2f}.",
+      accuracy, test_accuracy(one),
+      hides_it(accuracy, test_accuracy(one)) ? ", which hides it, but " : ", and ",
+      difference_from(one, wrong));
 }
 
 // What is wrong without one of the lines, as far as the figures say it.
@@ -198,7 +205,7 @@ std::string describe_wrong(const Models& models, nn::Module& one) {
       "Without the {} weights differ from one device's by {:.2f}. Test accuracy{}: "
       "{:.1f} % instead of {:.1f} %.",
       without, difference_from(one, models),
-      accuracy > test_accuracy(one) - 3 ? " hides it" : " is lower, too", accuracy,
+      hides_it(accuracy, test_accuracy(one)) ? " hides it" : " is lower, too", accuracy,
       test_accuracy(one));
 }
 

@@ -144,8 +144,7 @@ tutorial::ActedSteps act_out(const predict::Topology& topology, double mib, int 
 
 void print_times(const char* name, int num_all_reduces, const tutorial::ActedSteps& acted) {
   fmt::print("{:<22} {:>11} {:>9.0f} us {:>10.0f} us {:>6.0f} %\n", name, num_all_reduces,
-             1e6 * acted.step_seconds, 1e6 * acted.breakdown.exposed_comm,
-             100 * acted.busy_fraction);
+             1e6 * acted.step_seconds, 1e6 * acted.breakdown.exposed_comm, 100 * acted.busy[0]);
 }
 
 tutorial::Guess guess(
@@ -177,7 +176,7 @@ void run(const tutorial::Options& options) {
   fmt::print("after backward         all-reduces         step       exposed     busy\n");
   print_times("gradient by gradient", 26, each);
   print_times("bucket by bucket", num_buckets, buckets);
-  fmt::print("exposed: communication while no kernel runs, so that the GPUs wait for it\n");
+  fmt::print("of GPU 0; exposed: communication while no kernel runs, so that it waits\n");
   const double gain = each.step_seconds / buckets.step_seconds;
   tutorial::check_close("weights after these steps",
                         tutorial::max_abs_difference(each.weights, buckets.weights),

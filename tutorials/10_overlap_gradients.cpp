@@ -22,6 +22,7 @@
 #include <memory>
 #include <string>
 
+#include "simulate/slow_motion/machine.h"
 #include "tutorials/acted.h"
 #include "tutorials/common.h"
 #include "tutorials/lanes.h"
@@ -157,7 +158,35 @@ void print_lanes(const ActedSteps& acted, std::int64_t width_ns) {
 void print_times(const char* name, const ActedSteps& acted) {
   fmt::print("{:<24} {:>8.0f} us {:>8.0f} us {:>8.0f} us {:>5.0f} %\n", name,
              1e6 * acted.step_seconds, 1e6 * acted.breakdown.overlapped_comm,
-             1e6 * acted.breakdown.exposed_comm, 100 * acted.busy_fraction);
+             1e6 * acted.breakdown.exposed_comm, 100 * acted.busy[0]);
+}
+
+// The bucket whose all-reduce is exposed for longest.
+struct Exposed {
+  int bucket = 0;
+  double seconds = 0;
+};
+
+Exposed most_exposed(const ActedSteps& acted) {
+  const auto seconds_inside = [](const trace::Span& a, const trace::Span& b) {
+    return 1e-9 * std::max<std::int64_t>(
+                      0, std::min(a.end_ns, b.end_ns) - std::max(a.begin_ns, b.begin_ns));
+  };
+  std::vector<trace::Span> kernels, all_reduces;
+  for (const trace::Span& span : acted.recording.spans) {
+    if (span.rank != 0 || seconds_inside(span, acted.step) == 0) continue;
+    if (slow_motion::is_kernel(span)) kernels.push_back(span);
+    if (tutorial::is_all_reduce(span)) all_reduces.push_back(span);
+  }
+  Exposed most;
+  for (int bucket = 0; bucket < std::ssize(all_reduces); ++bucket) {
+    double seconds = seconds_inside(all_reduces[bucket], all_reduces[bucket]);
+    for (const trace::Span& kernel : kernels) {
+      seconds -= seconds_inside(all_reduces[bucket], kernel);
+    }
+    if (seconds > most.seconds) most = {bucket, seconds};
+  }
+  return most;
 }
 
 // Draws both steps, and prints their times.
@@ -170,7 +199,7 @@ void compare(const ActedSteps& after, const ActedSteps& during) {
   fmt::print("                                step      hidden     exposed    busy\n");
   print_times("buckets after backward", after);
   print_times("buckets during backward", during);
-  fmt::print("hidden: communication while a kernel runs; exposed: while none does\n");
+  fmt::print("of GPU 0; hidden: communication while a kernel runs; exposed: while none does\n");
   tutorial::check("both end with the same weights, to the bit",
                   tutorial::has_same_bits(after.weights, during.weights));
   if (bucket_mib <= 4) {  // several buckets
@@ -217,14 +246,14 @@ void run(const tutorial::Options& options) {
               : left > 0.02 ? 2
                             : 3,
               fmt::format("since {:.0f} % of it is left", 100 * left));
+  const Exposed most = most_exposed(during);
   tutorial::answer(
       fmt::format("Ddp sends a bucket as soon as its last gradient is there, so it travels while "
                   "backward computes the others. Of {:.0f} us of exposed communication {:.0f} are "
-                  "left, since {} is full only at the end. A step is {:.2f} times as fast, with "
-                  "the same weights.",
+                  "left, {:.0f} of them bucket {}'s, which travels when backward is over. A step "
+                  "is {:.2f} times as fast, with the same weights.",
                   1e6 * after.breakdown.exposed_comm, 1e6 * during.breakdown.exposed_comm,
-                  left > 0.99 ? "the only bucket" : "the first layers' bucket",
-                  after.step_seconds / during.step_seconds),
+                  1e6 * most.seconds, most.bucket, after.step_seconds / during.step_seconds),
       {{"--bucket-mib 100",
         "One bucket holds everything: one latency, but nothing is hidden. Which is faster?"},
        {"--machine k80-p2-16x",

@@ -65,9 +65,8 @@ void print_picture(const ActedSteps& acted, std::int64_t width_ns) {
 
 void print_times(const char* name, const ActedSteps& acted) {
   fmt::print("{:<16} {:>8.0f} us {:>5.0f} % {:>8.0f} us {:>8.0f} us {:>12}\n", name,
-             1e6 * acted.step_seconds, 100 * acted.busy_fraction,
-             1e6 * acted.breakdown.overlapped_comm, 1e6 * acted.breakdown.exposed_comm,
-             fmt::format("1 : {:.0f}", acted.factor));
+             1e6 * acted.step_seconds, 100 * acted.busy[0], 1e6 * acted.breakdown.overlapped_comm,
+             1e6 * acted.breakdown.exposed_comm, fmt::format("1 : {:.0f}", acted.factor));
 }
 
 void run(const tutorial::Options& options) {
@@ -92,7 +91,7 @@ void run(const tutorial::Options& options) {
   print_times("after backward", after);
   print_times("during backward", during);
   tutorial::say(fmt::format(
-      "hidden: communication while a kernel runs; exposed: communication while none does. "
+      "of GPU 0; hidden: communication while a kernel runs; exposed: while none does.\n"
       "Communication uses the GPU, too: a kernel beside it runs at {:.0f} % of its speed, so the "
       "step gains less than what is hidden.",
       100 * predict::kOverlapInterference.compute));
@@ -110,9 +109,9 @@ void run(const tutorial::Options& options) {
                       tutorial::has_same_bits(during.weights, weights));
   tutorial::answer(
       fmt::format(
-          "They compute, and all-reduce their gradients. Without overlap {:.0f} of {:.0f} us of a "
-          "step are exposed communication, with it {:.0f} of {:.0f} us: {:.2f}x as fast, with the "
-          "same weights.",
+          "They compute, and all-reduce their gradients. Without overlap {:.0f} of {:.0f} us of "
+          "GPU 0's step are exposed communication, with it {:.0f} of {:.0f} us: {:.2f}x as fast, "
+          "with the same weights.",
           1e6 * after.breakdown.exposed_comm, 1e6 * after.step_seconds,
           1e6 * during.breakdown.exposed_comm, 1e6 * during.step_seconds, gain),
       {{"--bucket-kib 2048", "larger buckets: fewer messages, but the last one starts later"},

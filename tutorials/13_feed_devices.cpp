@@ -36,7 +36,7 @@ using tutorial::Training;
 constexpr const char* kMachine = "titanx-pascal-dual-root-8";
 constexpr const char* kModel = "mlp:28-300-300-300-300-300-2";
 constexpr int kBatch = 8192;
-constexpr double kEpochRows = 10.5e6;  // HIGGS has 11 million, of which half a million test
+constexpr int kEpochRows = 10'500'000;  // HIGGS has 11 million, of which half a million test
 constexpr double kBucketMib = 0.25;
 constexpr double kOneBucketMib = 1000;
 constexpr double kTolerance = 0.1;
@@ -59,8 +59,13 @@ Training ddp(int num_devices, int rows, double bucket_mib) {
       .model = model, .batch = rows, .num_devices = num_devices, .ddp = {.bucket_mib = bucket_mib}};
 }
 
+// The last step of an epoch may have fewer rows.
+int steps_of_epoch(int rows) {
+  return (kEpochRows + rows - 1) / rows;
+}
+
 double epoch_seconds(double step_seconds, int rows) {
-  return step_seconds * kEpochRows / rows;
+  return step_seconds * steps_of_epoch(rows);
 }
 
 // Steps of DataParallel.
@@ -153,8 +158,7 @@ std::string explain(const predict::Topology& topology, const FourAndEight& slow,
                     const ActedSteps& remedy) {
   return fmt::format(
       "{}. An epoch takes {:.2f} s on four devices and {:.2f} s on eight, which are busy {:.0f} % "
-      "of "
-      "the time{}. With DDP all send at once, during backward: {:.2f} s, busy {:.0f} %.",
+      "of the time{}. With DDP all send at once, during backward: {:.2f} s, busy {:.0f} %.",
       describe_links(topology), epoch_seconds(slow.four_seconds, batch),
       epoch_seconds(slow.eight_seconds, batch), 100 * slow.eight_busy,
       slow.eight_seconds > slow.four_seconds ? ", because it sends more and they compute less" : "",
@@ -171,6 +175,8 @@ void run(const tutorial::Options& options) {
   }
   fmt::print("{}, {} parameters, {} rows a step\n", model, nn::make_mlp(model, 0)->num_parameters(),
              batch);
+  fmt::print("an epoch has {} rows, as the HIGGS data set has to train on: {} steps\n", kEpochRows,
+             steps_of_epoch(batch));
 
   tutorial::step(1, "DataParallel, predicted");
   const FourAndEight predicted = predict_data_parallel(topology);

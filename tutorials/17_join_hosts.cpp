@@ -187,10 +187,11 @@ void compare_plans(tutorial::RankProcess& me, const Hosts& hosts, std::size_t nu
   if (me.rank() != 0) return;
   const Traffic plan = traffic_of(plan::all_reduce_plan(hierarchical, hosts, num_elements), hosts);
   fmt::print("{}", table);
-  fmt::print(
-      "crossings: those that wait for each other, on the plan's longest path, and\n"
-      "one before it, because the ranks first compare their calls; measured: calls\n"
-      "in a row, which also copy and add inside the hosts\n");
+  tutorial::say(
+      "crossings: those that wait for each other, on the plan's longest path, where a long message "
+      "also holds up its sender until the receiver takes it, and one before it, because the ranks "
+      "first compare their calls; they need: the least time for these, if each rank has a port of "
+      "its own; measured: calls in a row, which also copy and add inside the hosts");
   tutorial::FiguresOfRanks::tell(figures);
   tutorial::check("hierarchical sends less between hosts than the others",
                   between[0] < std::min(between[1], between[2]));

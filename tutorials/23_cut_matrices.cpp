@@ -293,8 +293,8 @@ void run(const tutorial::Options& options) {
                   "one those of the input's gradient: with 2 ranks and {} rows {:.0f} KiB a step "
                   "between two pairs.",
                   num_rows, kib),
-      {{"--batch 256", "Which figures grow, and which stay?"},
-       {"--batch 16", "A quarter of the rows: is it less to send than DDP's 167 KiB?"}});
+      {{"--batch 256", "Four times the rows: is it still less to send than DDP's 167 KiB?"},
+       {"--batch 16", "A quarter of the rows: which figures become a quarter, and which stay?"}});
 }
 
 }  // namespace

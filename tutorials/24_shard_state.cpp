@@ -285,8 +285,8 @@ void run(const tutorial::Options& options) {
   tutorial::answer(
       fmt::format(
           "Each of {} ranks keeps {:.0f} % of what DDP keeps. With half of DDP's memory DDP fails, "
-          "and {}. A step on a rank's own part costs nothing in the middle of DDP's all-reduce; "
-          "cut parameters, gathered layer by layer, cost another all-gather.",
+          "and {}. A step on a rank's own part, in the middle of DDP's all-reduce, sends no more "
+          "than DDP; cut parameters, gathered layer by layer, cost another all-gather.",
           num_ranks, 100 * share,
           fitting.empty() ? "so does ZeRO"
                           : fmt::format("ZeRO trains (cut: {})", fmt::join(fitting, ", "))),

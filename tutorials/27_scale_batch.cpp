@@ -15,7 +15,6 @@
 
 #include <lockstep.h>
 
-#include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -30,7 +29,7 @@ using namespace lockstep;
 using tutorial::ActedSteps;
 
 constexpr const char* kResNet = "resnet18:8";
-constexpr double kEpochRows = 60'000;  // Fashion-MNIST
+constexpr int kEpochRows = 60'000;  // Fashion-MNIST
 
 std::string machine = tutorial::kMachine;  // --machine
 int num_rows = 64;                         // --batch
@@ -76,29 +75,35 @@ ActedSteps act_out(const predict::Topology& topology, int num_devices, int rows_
   return tutorial::act_out(topology, training, num_steps);
 }
 
-struct EpochTimes {
+// The last step of an epoch may have fewer rows.
+int steps_of_epoch(int rows) {
+  return (kEpochRows + rows - 1) / rows;
+}
+
+// On some devices: a step, and seconds of an epoch.
+struct Epochs {
+  ActedSteps step;    // with one batch for all devices
   double shared = 0;  // one batch for all devices
   double each = 0;    // a batch for each
 };
 
-// Seconds of an epoch on 1, 2, 4 and 8 devices.
-std::vector<EpochTimes> act_out_epochs(const predict::Topology& topology, int num_steps) {
+// On 1, 2, 4 and 8 devices.
+std::vector<Epochs> act_out_epochs(const predict::Topology& topology, int num_steps) {
   tutorial::say(tutorial::describe_slow_motion(topology));
   fmt::print("               {0} rows for all                 {0} rows for each\n", num_rows);
   fmt::print("devices      step     epoch  speed-up        step     epoch  speed-up\n");
-  std::vector<EpochTimes> epochs;
+  std::vector<Epochs> epochs;
   for (const int num_devices : {1, 2, 4, 8}) {
-    const double shared =
-        act_out(topology, num_devices, num_rows / num_devices, num_steps).step_seconds;
+    const ActedSteps step = act_out(topology, num_devices, num_rows / num_devices, num_steps);
     const double each = num_devices == 1
-                            ? shared
+                            ? step.step_seconds
                             : act_out(topology, num_devices, num_rows, num_steps).step_seconds;
-    epochs.push_back(
-        {shared * kEpochRows / num_rows, each * kEpochRows / (num_rows * num_devices)});
+    epochs.push_back({step, step.step_seconds * steps_of_epoch(num_rows),
+                      each * steps_of_epoch(num_rows * num_devices)});
+    const Epochs& here = epochs.back();
     fmt::print("{:>7} {:>6.2f} ms {:>7.2f} s {:>8.1f}x  {:>7.2f} ms {:>7.2f} s {:>8.1f}x\n",
-               num_devices, 1e3 * shared, epochs.back().shared,
-               epochs[0].shared / epochs.back().shared, 1e3 * each, epochs.back().each,
-               epochs[0].each / epochs.back().each);
+               num_devices, 1e3 * step.step_seconds, here.shared, epochs[0].shared / here.shared,
+               1e3 * each, here.each, epochs[0].each / here.each);
   }
   return epochs;
 }
@@ -119,8 +124,8 @@ void run(const tutorial::Options& options) {
   guess.ask(options);
 
   tutorial::step(
-      1, fmt::format("{} on 1, 2, 4 and 8 GPUs: an epoch of {:.0f} images", kResNet, kEpochRows));
-  const std::vector<EpochTimes> epochs = act_out_epochs(topology, options.fast ? 2 : 5);
+      1, fmt::format("{} on 1, 2, 4 and 8 GPUs: an epoch of {} images", kResNet, kEpochRows));
+  const std::vector<Epochs> epochs = act_out_epochs(topology, options.fast ? 2 : 5);
   const double shared = epochs[0].shared / epochs[3].shared;
   const double each = epochs[0].each / epochs[3].each;
   guess.judge(right_guess(shared), fmt::format("eight GPUs are {:.1f} times as fast", shared));
@@ -128,8 +133,7 @@ void run(const tutorial::Options& options) {
                         epochs.back().each < epochs.back().shared);
 
   tutorial::step(2, "what an epoch consists of");
-  const auto steps_of = [](int rows) { return std::lround(kEpochRows / rows); };
-  const long steps = steps_of(num_rows), large_steps = steps_of(8 * num_rows);
+  const int steps = steps_of_epoch(num_rows), large_steps = steps_of_epoch(8 * num_rows);
   fmt::print("eight GPUs         rows of a step     steps of an epoch     rows on a GPU\n");
   fmt::print("{:<16} {:>16} {:>21} {:>17}\n", "a batch for all", num_rows, steps, num_rows / 8);
   fmt::print("{:<16} {:>16} {:>21} {:>17}\n", "a batch for each", 8 * num_rows, large_steps,
@@ -139,13 +143,17 @@ void run(const tutorial::Options& options) {
       "training, whose speed counts only if its {} large steps bring the model as far as {} small "
       "ones.",
       large_steps, steps));
+  const auto kernels_ms = [](const ActedSteps& step) {
+    return 1e3 * step.busy[0] * step.step_seconds;
+  };
   tutorial::answer(
       fmt::format(
-          "With {0} rows for all, two GPUs are {1:.1f} times as fast as one and eight {2:.1f} "
-          "times: {3} rows give a GPU too little to do. With {0} rows for each they are "
-          "{4:.1f} and {5:.1f} times as fast, by an epoch of {6} steps instead of {7}.",
-          num_rows, epochs[0].shared / epochs[1].shared, shared, num_rows / 8,
-          epochs[0].each / epochs[1].each, each, large_steps, steps),
+          "With {} rows for all, eight GPUs are {:.1f} times as fast as one: GPU 0's kernels take "
+          "{:.2f} ms with an eighth of the rows, instead of {:.2f}, and exposed communication "
+          "adds {:.2f}. With {} rows for each they are {:.1f} times as fast, by an epoch of {} "
+          "steps instead of {}.",
+          num_rows, shared, kernels_ms(epochs[3].step), kernels_ms(epochs[0].step),
+          1e3 * epochs[3].step.breakdown.exposed_comm, num_rows, each, large_steps, steps),
       {{"--batch 128", "Twice the rows: does one batch for all pay now?"},
        {"--machine titanx-pascal-dual-root-8",
         "Slower GPUs, slower links: which half of the table suffers more?"}});

@@ -200,7 +200,7 @@ void run(const tutorial::Options& options, int in, int bits) {
   tutorial::answer(
       fmt::format(
           "It is one column-major gemm per product: the factors swap places, and nothing is "
-          "copied. Tensor cores are faster because they round the factors: relative to the largest "
+          "copied. For the sake of speed tensor cores round the factors: relative to the largest "
           "value the error is {:.0e} in float32, {:.0e} in TF32, {:.0e} in bfloat16.",
           errors[0], errors[1], errors[2]),
       {{"--bits 3",

@@ -39,6 +39,10 @@ std::string draw_lane(const ActedSteps& acted, int device, std::int64_t width_ns
 
 }  // namespace
 
+bool is_all_reduce(const trace::Span& span) {
+  return span.thread == trace::kDeviceThread && span.lane == trace::Lane::comm;
+}
+
 std::int64_t length_ns(const ActedSteps& acted) {
   return acted.step.end_ns - acted.step.begin_ns;
 }
@@ -58,7 +62,7 @@ std::string draw_kernels(const ActedSteps& acted, int device, std::int64_t width
 std::string draw_all_reduces(const ActedSteps& acted, int device, std::int64_t width_ns) {
   int bucket = 0;
   return draw_lane(acted, device, width_ns, [&](const trace::Span& span) -> char {
-    if (span.thread != trace::kDeviceThread || span.lane != trace::Lane::comm) return 0;
+    if (!is_all_reduce(span)) return 0;
     return static_cast<char>('0' + bucket++ % 10);
   });
 }

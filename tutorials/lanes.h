@@ -8,6 +8,9 @@
 
 namespace lockstep::tutorial {
 
+// The span of a device's all-reduce, from its start to its end there.
+bool is_all_reduce(const trace::Span& span);
+
 // The length of the median step, which is the width of a picture that shows it all.
 std::int64_t length_ns(const ActedSteps& acted);
 
