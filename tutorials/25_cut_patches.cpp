@@ -165,7 +165,7 @@ void run(const tutorial::Options& options) {
             "memory holds. On a CPU it reads them from the images while it multiplies."
           : "On a CPU conv2d() reads the patches from the images while it multiplies, and in "
             "backward holds those of a few images at a time. On a GPU it stores them.");
-  if (kernel_size == 3) {
+  if (kernel_size > 1) {
     tutorial::check("stored patches take more memory than the images", factor > 1);
   }
   tutorial::answer(
@@ -185,7 +185,7 @@ int main(int argc, char** argv) {
   const auto add_flags = [](Flags& flags, Options&) {
     flags.add_number("--channels", num_channels, 1, 512,
                      "kernels, which are channels of the output");
-    flags.add_number("--kernel", kernel_size, 1, 8, "the kernel's height and width");
+    flags.add_number("--kernel", kernel_size, 1, 7, "the kernel's height and width");
   };
   return run_main(argc, argv, "What is a convolution made of?", run, {.add_flags = add_flags});
 }
