@@ -58,6 +58,11 @@ bool is_abort(const std::exception& error) {
   return told != nullptr && told->operation() == kAbort;
 }
 
+Error failed_in(const CallHeader& call, int rank, const Error& error) {
+  return {error.code(), name_of(call.operation),
+          fmt::format("rank {} failed in {}: {}", rank, to_string(call), error.what())};
+}
+
 std::string missing_rank(int rank, const CallHeader& last_call) {
   return fmt::format("rank {} is missing (its last call: {})", rank, to_string(last_call));
 }

@@ -39,6 +39,10 @@ Error aborted_by(int rank, std::string_view why);
 // True for such an error, whose cause is another rank.
 bool is_abort(const std::exception& error);
 
+// A rank's own error in a call, as the others hear it: "[all_reduce] rank 1 failed in all_reduce #7
+// of 100 float32 (sum): [storage] ...".
+Error failed_in(const CallHeader& call, int rank, const Error& error);
+
 // "rank 2 is missing (its last call: barrier #6)".
 std::string missing_rank(int rank, const CallHeader& last_call);
 

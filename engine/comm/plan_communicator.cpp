@@ -116,7 +116,7 @@ class PlanCommunicator final : public Communicator {
                            header.num_elements * size_of(header.dtype));
     span.set_sequence(static_cast<std::int64_t>(header.sequence));
     const auto abandon = [&](const Error& error) {
-      group_->abandon(error);
+      group_->abandon(failed_in(header, rank(), error));  // unless the group has failed before
       drain(call);
     };
     try {

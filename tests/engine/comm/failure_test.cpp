@@ -98,6 +98,26 @@ TEST(Timeouts, AMessageThatWasNotSentIsNamed) {
                 "sent");
 }
 
+TEST(Freed, MemoryOfATensorThatACollectiveUsesIsAnErrorThatNamesTheRank) {
+  std::latch is_freed(1);
+  const auto errors = errors_of_ranks(2, [&](Communicator& communicator) {
+    const Tensor buffer = Tensor::zeros({100'000});
+    CollectiveOptions options;
+    options.launch = Launch::async;
+    if (communicator.rank() == 0) is_freed.wait();
+    const Work work = communicator.all_reduce(buffer, options);
+    if (communicator.rank() == 1) {
+      buffer.storage()->free_memory();
+      is_freed.count_down();
+    }
+    work.wait();
+  });
+  expect_errors({errors[0]}, ErrorCode::State,
+                "rank 1 failed in all_reduce #0 of 100000 float32 (sum): [storage] this tensor's "
+                "memory is freed");
+  expect_errors({errors[1]}, ErrorCode::State, "this tensor's memory is freed");
+}
+
 TEST(Leaving, ARankThatLeavesFailsThoseThatNeedIt) {
   const auto errors = errors_of_ranks(3, [](Communicator& communicator) {
     communicator.barrier();
