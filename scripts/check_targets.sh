@@ -33,7 +33,7 @@ done
 [[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead acting)
 
 scripts/setup.sh
-if [[ ${parts[*]} != build ]]; then build release lockstep eigen_floor overhead; fi
+if [[ ${parts[*]} != build ]]; then build release lockstep eigen_floor memory_copy overhead; fi
 bin=build/release/bin
 python=${LOCKSTEP_TORCH_PYTHON:-python3}
 work=$(mktemp -d)
@@ -46,6 +46,9 @@ calculate() { awk "BEGIN { printf \"%.6g\", $1 }"; }
 # least A B: the smaller number; an empty A stands for none yet.
 least() { if [[ -z $1 ]]; then echo "$2"; else calculate "($1 < $2) ? $1 : $2"; fi; }
 
+# most A B: the larger one, likewise.
+most() { if [[ -z $1 ]]; then echo "$2"; else calculate "($1 > $2) ? $1 : $2"; fi; }
+
 # verdict NAME FIGURE RELATION LIMIT DETAIL: one line; counts misses.
 verdict() {
   local result=ok
@@ -55,9 +58,6 @@ verdict() {
   fi
   printf '%-58s %9.3f  %s %-6s %-7s %s\n' "$1" "$2" "$3" "$4" "$result" "$5"
 }
-
-# report NAME FIGURE DETAIL: a line without a target.
-report() { printf '%-58s %9.3f  %-9s %-7s %s\n' "$1" "$2" "" shown "$3"; }
 
 skip() { printf '%-58s %9s  %-9s %-7s %s\n' "$1" - "" skipped "$2"; }
 
@@ -91,11 +91,12 @@ check_build() {
 }
 
 
-ours_step() { # THREADS BATCH SIZES... -> microseconds
-  local threads=$1 batch=$2 sizes
-  sizes=$(IFS=-; echo "${*:3}")
-  "$bin/lockstep" bench step --device cpu --model "mlp:$sizes" --batch "$batch" --threads-per-device "$threads" \
+our_step() { # THREADS BATCH MODEL [DATASET] -> microseconds
+  "$bin/lockstep" bench step --device cpu --model "$3" ${4:+--dataset "$4"} --batch "$2" --threads-per-device "$1" \
     --json - 2>/dev/null | awk -F'[:,]' '/median_step_seconds/ { printf "%.2f", $2 * 1e6 }'
+}
+ours_step() { # THREADS BATCH SIZES... -> microseconds
+  our_step "$1" "$2" "mlp:$(IFS=-; echo "${*:3}")"
 }
 floor_step() { "$bin/eigen_floor" "$@" | awk '{ print $3 }'; }
 torch_step() { "$python" tests/bench/torch_step.py "$@"; }
@@ -197,79 +198,93 @@ check_all_reduce() {
   done
 }
 
-ours_between_processes() { # TRANSPORT RANKS FIRST
-  "$bin/lockstep" bench all-reduce --ranks processes --transport "$1" --devices "$2" -b "$3" -e 64M -f 4 -n 30 -w 5
+# ours_between KIND TRANSPORT RANKS: the lines of all sizes, 400 all-reduces of a small one and 30 of a large one.
+ours_between() {
+  local range
+  for range in "1K -e 1M -n 400" "4M -e 64M -n 30"; do
+    # shellcheck disable=SC2086  # several flags
+    "$bin/lockstep" bench all-reduce --device cpu --ranks "$1" --transport "$2" --devices "$3" -f 4 -w 5 -b $range
+  done
 }
 
+# beside NAME PEER OURS NEED PEERS_NAME: a verdict on a peer's time over ours.
+beside() { verdict "$1: $5 / ours" "$(calculate "$2 / $3")" ">=" "$4" "$3 us, $5 $2 us"; }
+
 check_process_all_reduce() {
-  local sizes=(16384 65536 262144 1048576 4194304 16777216 67108864) size round ranks ours peer
+  local sizes=(1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864) size round ranks name ours need copy=''
   has_mpi || skip "all-reduce between processes beside Open MPI" "no mpicc and mpirun here"
   has_torch || skip "all-reduce between processes beside gloo" "$python cannot import torch"
   for ((round = 0; round < rounds; round++)); do
     for ranks in 2 4 8; do
-      ours_between_processes shm "$ranks" 16K >>"$work/own.shm.$ranks"
+      ours_between processes shm "$ranks" >>"$work/own.shm.$ranks"
       if has_mpi; then open_mpi "$ranks" "${sizes[@]}" >>"$work/mpi.$ranks"; fi
       if has_torch; then torch_ranks "$ranks" all-reduce "${sizes[@]}" >>"$work/gloo.$ranks"; fi
     done
-    ours_between_processes tcp 2 4M >>"$work/own.tcp.2"
+    ours_between threads auto 2 >>"$work/own.threads.2"
+    ours_between processes tcp 2 >>"$work/own.tcp.2"
+    copy=$(most "$copy" "$("$bin/memory_copy" 2 67108864)")
+  done
+  for ranks in 2 4 8; do
+    need=1.2
+    if [[ $ranks == 2 ]]; then need=1.5; fi
+    for size in "${sizes[@]}"; do
+      name="all-reduce of $size bytes, $ranks processes"
+      ours=$(fastest "$work/own.shm.$ranks" 6 "$size")
+      if has_mpi; then beside "$name" "$(fastest "$work/mpi.$ranks" 2 "$size")" "$ours" "$need" "Open MPI"; fi
+      if has_torch; then beside "$name" "$(fastest "$work/gloo.$ranks" 2 "$size")" "$ours" 5 gloo; fi
+    done
+    # Each rank's values are read once and written once.
+    verdict "$name: share of a copy's bandwidth" "$(calculate "2e-3 * $ranks * $size / $ours / $copy")" ">=" 0.8 \
+      "$ours us, two threads copy $copy GB/s, read and written"
   done
   for size in "${sizes[@]}"; do
-    for ranks in 2 4 8; do
-      ours=$(fastest "$work/own.shm.$ranks" 6 "$size")
-      if has_mpi; then
-        peer=$(fastest "$work/mpi.$ranks" 2 "$size")
-        local name="all-reduce of $size bytes, $ranks processes"
-        if [[ $ranks -gt 2 || $size == 65536 ]]; then
-          report "$name: Open MPI / ours" "$(calculate "$peer / $ours")" "$ours us, Open MPI $peer us"
-        elif [[ $size == 16384 ]]; then
-          verdict "$name: ours / Open MPI" "$(calculate "$ours / $peer")" "<=" 1.2 "$ours us, Open MPI $peer us"
-        else
-          verdict "$name: Open MPI / ours" "$(calculate "$peer / $ours")" ">=" 1 "$ours us, Open MPI $peer us"
-        fi
-      fi
-      if has_torch && [[ $size -ge 4194304 ]]; then
-        peer=$(fastest "$work/gloo.$ranks" 2 "$size")
-        name="all-reduce of $size bytes, $ranks processes: gloo / ours"
-        if [[ $ranks -gt 2 ]]; then
-          report "$name" "$(calculate "$peer / $ours")" "$ours us, gloo $peer us"
-          continue
-        fi
-        verdict "$name" "$(calculate "$peer / $ours")" ">=" 4 "$ours us, gloo $peer us"
-        ours=$(fastest "$work/own.tcp.2" 6 "$size")
-        verdict "$name over TCP" "$(calculate "$peer / $ours")" ">=" 1.5 "$ours us, gloo $peer us"
-      fi
-    done
+    ours=$(fastest "$work/own.shm.2" 6 "$size")
+    name="all-reduce of $size bytes, 2 ranks: processes / threads"
+    if [[ $size -ge 16384 ]]; then
+      verdict "$name" "$(calculate "$ours / $(fastest "$work/own.threads.2" 6 "$size")")" "<=" 1.15 "$ours us"
+    fi
+    if has_torch && [[ $size -ge 4194304 ]]; then
+      beside "all-reduce of $size bytes, 2 processes over TCP" "$(fastest "$work/gloo.2" 2 "$size")" \
+        "$(fastest "$work/own.tcp.2" 6 "$size")" 1.5 gloo
+    fi
   done
 }
 
 # The median step of DDP between two processes, one thread each.
-two_process_step() { # MODEL -> microseconds
+two_process_step() { # MODEL DATASET BATCH -> microseconds
   "$bin/lockstep" train --device cpu --parallel ddp --ranks processes --devices 2 --threads-per-device 1 \
-    --model "$1" --dataset synthetic:4096x784x10 --batch 1024 --steps 24 --lr 0.01 --json "$work/run.json" >/dev/null
+    --model "$1" --dataset "$2" --batch "$3" --steps 24 --lr 0.01 --json "$work/run.json" >/dev/null
   awk -F'[:,]' '/"step_seconds"/ { printf "%.1f", $2 * 1e6; exit }' "$work/run.json"
 }
 
 check_process_ddp() {
-  local sizes ours ceiling torch round
+  local sizes name ours ceiling torch round
   for sizes in "784 256 128 10" "784 2048 2048 10"; do
     ours='' ceiling='' torch=''
     for ((round = 0; round < rounds; round++)); do
-      ours=$(least "$ours" "$(two_process_step "mlp:${sizes// /-}")")
+      ours=$(least "$ours" "$(two_process_step "mlp:${sizes// /-}" synthetic:4096x784x10 1024)")
       if [[ $sizes == *2048* ]]; then ceiling=$(least "$ceiling" "$(ceiling_step)"); fi
       # shellcheck disable=SC2086
       if has_torch; then torch=$(least "$torch" "$(torch_ranks 2 step 1024 $sizes)"); fi
     done
-    local name="mlp $sizes, batch 1024, ddp of 2 processes"
+    name="mlp $sizes, batch 1024, ddp of 2 processes"
     if [[ $ceiling ]]; then
-      verdict "$name: share of ceiling" "$(calculate "$ceiling / $ours")" ">=" 0.93 \
+      verdict "$name: share of ceiling" "$(calculate "$ceiling / $ours")" ">=" 0.97 \
         "ceiling $ceiling us, ours $ours us"
     fi
     if [[ $torch ]]; then
-      verdict "$name: PyTorch / ours" "$(calculate "$torch / $ours")" ">=" 1.1 "$torch us, ours $ours us"
+      beside "$name" "$torch" "$ours" 1.1 PyTorch
     else
       skip "$name: PyTorch / ours" "$python cannot import torch"
     fi
   done
+  ours='' ceiling=''
+  for ((round = 0; round < rounds; round++)); do
+    ours=$(least "$ours" "$(two_process_step lenet synthetic:4096x28x28x1x10 256)")
+    ceiling=$(least "$ceiling" "$(two_at_once our_step 1 128 lenet synthetic:4096x28x28x1x10)")
+  done
+  verdict "lenet, batch 256, ddp of 2 processes: share of ceiling" "$(calculate "$ceiling / $ours")" ">=" 0.97 \
+    "ceiling $ceiling us, ours $ours us"
 }
 
 # seconds COMMAND...: its wall time.

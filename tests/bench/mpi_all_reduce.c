@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   for (int argument = 1; argument < argc; ++argument) {
     const long bytes = atol(argv[argument]);
     const int count = (int)(bytes / (long)sizeof(float));
-    const int repetitions = bytes > (8 << 20) ? 10 : bytes > (1 << 20) ? 50 : 400;
+    const int repetitions = bytes > (8 << 20) ? 10 : bytes > (1 << 20) ? 50 : bytes > (1 << 16) ? 400 : 4000;
     float* buffer = calloc((size_t)count, sizeof(float));
     for (int i = 0; i < 5; ++i) {
       MPI_Allreduce(MPI_IN_PLACE, buffer, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
