@@ -24,10 +24,9 @@ struct Devices {
 
 class DeviceRank final : public MemoryRank {
  public:
-  DeviceRank(GroupShape shape, SharedState shared, unsigned num_spins,
+  DeviceRank(GroupShape shape, SharedState shared, runtime::Spin spin,
              std::shared_ptr<Devices> devices)
-      : MemoryRank(std::move(shape), std::move(shared), num_spins, 0),
-        devices_(std::move(devices)) {}
+      : MemoryRank(std::move(shape), std::move(shared), spin, 0), devices_(std::move(devices)) {}
 
   void run_directly(const CollectiveCall& call, std::span<void* const> memory) override {
     if (!is_on_cuda(call)) return MemoryRank::run_directly(call, memory);
@@ -82,7 +81,7 @@ class DeviceRank final : public MemoryRank {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, unsigned num_spins) {
+std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, runtime::Spin spin) {
   const auto num_ranks = static_cast<std::size_t>(world_size);
   const auto devices = std::make_shared<Devices>(num_ranks);
   std::vector<SharedState> shared = share_between_threads(world_size, bytes_to_share(num_ranks));
@@ -95,7 +94,7 @@ std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, unsigned n
     shape.shares_memory = true;
     shape.takes_cuda = true;
     ranks.push_back(std::make_unique<DeviceRank>(
-        std::move(shape), std::move(shared[static_cast<std::size_t>(rank)]), num_spins, devices));
+        std::move(shape), std::move(shared[static_cast<std::size_t>(rank)]), spin, devices));
   }
   return ranks;
 }

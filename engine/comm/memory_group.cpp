@@ -14,7 +14,6 @@ namespace {
 
 constexpr auto kSeqCst = std::memory_order_seq_cst;
 constexpr std::size_t kNumUses = 2;
-constexpr std::size_t kMostSpare = 16;  // blocks
 
 // A death does not wake sleepers, so they check now and then that their peer is alive.
 constexpr std::chrono::milliseconds kLongestSleep{64};
@@ -83,12 +82,12 @@ Channel& MemoryRank::channel(Use use, int from, int to) const {
   return channels[index(use, from) * n + static_cast<std::size_t>(to)];
 }
 
-MemoryRank::MemoryRank(GroupShape shape, SharedState shared, unsigned num_spins,
+MemoryRank::MemoryRank(GroupShape shape, SharedState shared, runtime::Spin spin,
                        double timeout_seconds)
     : Transport(std::move(shape)),
       memory_(std::move(shared.memory)),
       shared_(std::move(shared.data)),
-      num_spins_(num_spins),
+      spin_(spin),
       sent_(kNumUses * static_cast<std::size_t>(world_size())),
       received_(sent_.size()) {
   timeout_seconds_ = timeout_seconds;
@@ -103,24 +102,19 @@ MemoryRank::~MemoryRank() {
       sleep_until(peer, deadline, [&] { return has_read_all(peer); });
     }
     for (const Use use : {Use::collective, Use::send_recv}) {
-      reclaim(use, peer);
-      for (const Message& message : sent_[index(use, peer)].messages) {
-        memory_->leave(reinterpret_cast<std::byte*>(message.node), sizeof(MessageNode));
-        if (message.data.data != nullptr) {
-          memory_->leave(message.data.data, message.data.num_bytes);
-        }
-      }
+      const bool is_done = has_read_all(peer);
+      reclaim(use, peer, is_done ? 0 : 1);
+      for (const Block& block : sent_[index(use, peer)].messages) memory_->keep(block);
     }
   }
-  for (const Block& block : spare_) memory_->release(block.data, block.num_bytes);
-  if (copy_.data != nullptr) memory_->release(copy_.data, copy_.num_bytes);
+  if (copy_.data != nullptr) memory_->pool().release(copy_);
 }
 
 // --- waiting ---
 
 template <typename Done>
 void MemoryRank::wait_for(int peer, const Done& done) {
-  if (runtime::spin_until(done, num_spins_)) return;
+  if (runtime::spin_until(done, spin_)) return;
   const Waited waited = sleep_until(peer, runtime::deadline_after(timeout_seconds_), done);
   if (waited != Waited::done) fail_waiting(peer, waited);
 }
@@ -185,13 +179,16 @@ void MemoryRank::meet() {
 
 // --- collectives ---
 
-// Tells where peers find the buffer of a call that needs no plan.
+// Tells the values of a small call, and where peers find the buffer of a large one that needs no
+// plan. Peers have read the values of the call before the last one, since they came to the last.
 void MemoryRank::announce(const CallHeader& call, double timeout_seconds) {
   enter(call, timeout_seconds);
   CallHeader told = call;
-  if (takes_one_pass(shape(), call)) {
-    const std::byte* const data = reachable(call.memory, call.num_elements * size_of(call.dtype));
-    told.memory = reinterpret_cast<void*>(memory_->address_of(data));
+  const std::size_t num_bytes = call.num_elements * size_of(call.dtype);
+  if (is_small(call)) {
+    std::memcpy(mine().values[call.sequence % 2], call.memory, num_bytes);
+  } else if (takes_one_pass(shape(), call)) {
+    told.memory = reinterpret_cast<void*>(share(call.memory, num_bytes));
   }
   mine().announced.publish(told);
   mine().num_changes.add(1);
@@ -215,24 +212,22 @@ void MemoryRank::end_data() noexcept {
   mine().in_data.value.store(0, std::memory_order_release);
 }
 
-std::byte* MemoryRank::reachable(const void* data, std::size_t num_bytes) {
-  is_copied_ = num_bytes > 0 && memory_->address_of(data) == 0;
-  if (!is_copied_) return static_cast<std::byte*>(const_cast<void*>(data));
+Address MemoryRank::share(const void* data, std::size_t num_bytes) {
+  const Address address = memory_->address_of(data);
+  is_copied_ = address == 0 && num_bytes > 0;
+  if (!is_copied_) return address;
   if (copy_.num_bytes < num_bytes) {
-    if (copy_.data != nullptr) memory_->release(copy_.data, copy_.num_bytes);
-    copy_ = {};
-    copy_ = {memory_->allocate(num_bytes), num_bytes};
+    if (copy_.data != nullptr) memory_->pool().release(std::exchange(copy_, {}));
+    copy_ = memory_->allocate(num_bytes);
   }
   std::memcpy(copy_.data, data, num_bytes);
-  return copy_.data;
+  return memory_->address_of(copy_.data);
 }
 
 void MemoryRank::run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
                               const Reduction& reduction) {
-  const TensorView shared{reachable(buffer.data, buffer.num_bytes()), buffer.dtype,
-                          buffer.num_elements};
-  const bool is_copied = is_copied_;
-  mine().buffer.store(memory_->address_of(shared.data), std::memory_order_relaxed);
+  mine().buffer.store(share(buffer.data, buffer.num_bytes()), std::memory_order_relaxed);
+  const TensorView shared{is_copied_ ? copy_.data : buffer.data, buffer.dtype, buffer.num_elements};
   meet();
   for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
     begin_step(schedule.steps[i]);
@@ -240,7 +235,7 @@ void MemoryRank::run_schedule(const plan::RankSchedule& schedule, TensorView buf
     tell_arrivals(i, schedule.steps[i], shared);
     meet();
   }
-  if (is_copied) std::memcpy(buffer.data, shared.data, buffer.num_bytes());
+  if (is_copied_) std::memcpy(buffer.data, shared.data, buffer.num_bytes());
 }
 
 void MemoryRank::tell_arrivals(std::size_t number, const plan::RankSchedule::Step& step,
@@ -292,7 +287,26 @@ void MemoryRank::run_step(const plan::RankSchedule::Step& step, TensorView buffe
   }
 }
 
+bool MemoryRank::is_small(const CallHeader& call) const {
+  const std::size_t num_bytes = call.num_elements * size_of(call.dtype);
+  const std::size_t most = world_size() == 2 ? kMostAnnouncedByTwo : kMostAnnouncedBytes;
+  return num_bytes > 0 && num_bytes <= most && takes_one_pass(shape(), call);
+}
+
+void MemoryRank::combine_announced(const CollectiveCall& call) const {
+  const TensorView buffer = call.input.view();
+  thread_local std::vector<ConstTensorView> sources;
+  sources.clear();
+  for (int m = 0; m < world_size(); ++m) {
+    const std::byte* const values = member(m).values[call.header.sequence % 2];
+    sources.push_back({values, buffer.dtype, buffer.num_elements});
+  }
+  reduce_in_order(call.input.stream(), call.header.op, factor_of(call.header.op, world_size()),
+                  sources, buffer);
+}
+
 void MemoryRank::run_directly(const CollectiveCall& call, std::span<void* const> memory) {
+  if (is_small(call.header)) return combine_announced(call);
   const TensorView buffer = call.input.view();
   const Reduction reduction{call.input.stream(), call.header.op};
   thread_local std::vector<std::byte*> buffers;
@@ -328,71 +342,46 @@ void MemoryRank::abandon(const Error& error) noexcept {
 
 // --- messages ---
 
-MemoryRank::Block MemoryRank::block_for(Bytes data) {
-  const auto fits = [&](const Block& block) {
-    return block.num_bytes >= data.size() && block.num_bytes / 2 <= data.size();
-  };
-  Block block;
-  if (data.empty()) return block;
-  if (const auto found = std::ranges::find_if(spare_, fits); found != spare_.end()) {
-    block = *found;
-    spare_.erase(found);
-  } else {
-    block = {memory_->allocate(data.size()), data.size()};
-  }
-  std::memcpy(block.data, data.data(), data.size());
-  return block;
-}
-
-void MemoryRank::reclaim(Use use, int to) {
-  Sent& sent = sent_[index(use, to)];
-  const std::uint64_t num_taken =
-      channel(use, rank(), to).num_taken.value.load(std::memory_order_acquire);
-  while (sent.num_freed < num_taken) {
-    Block& data = sent.messages.front().data;
-    if (data.data != nullptr) spare_.push_back(std::exchange(data, {}));
-    if (sent.num_freed + 1 == num_taken) break;
-    memory_->release(reinterpret_cast<std::byte*>(sent.messages.front().node), sizeof(MessageNode));
-    sent.messages.pop_front();
-    ++sent.num_freed;
-  }
-  while (spare_.size() > kMostSpare) {
-    memory_->release(spare_.front().data, spare_.front().num_bytes);
-    spare_.erase(spare_.begin());
-  }
-}
-
 void MemoryRank::put(Use use, int to, const CallHeader& call, Bytes data) {
-  reclaim(use, to);
-  const Block block = block_for(data);
-  auto* const node = new (memory_->allocate(sizeof(MessageNode))) MessageNode;
-  if (block.data != nullptr) node->data = memory_->address_of(block.data);
-  node->num_bytes = data.size();
-  node->call = call;
+  reclaim(use, to, 1);
+  const Block block = memory_->allocate(sizeof(MessageNode) + data.size());
+  auto* const message = new (block.data) MessageNode{0, data.size(), call};
+  if (!data.empty()) std::memcpy(message + 1, data.data(), data.size());
   Sent& sent = sent_[index(use, to)];
-  std::atomic<Address>& last =
-      sent.num_sent == 0 ? channel(use, rank(), to).first.value : sent.messages.back().node->next;
-  sent.messages.push_back({node, block});
-  ++sent.num_sent;
-  last.store(memory_->address_of(node), std::memory_order_release);
+  Address& link = sent.num_sent == 0 ? channel(use, rank(), to).first
+                                     : static_cast<MessageNode*>(sent.messages.back().data)->next;
+  link = memory_->address_of(message);
+  sent.messages.push_back(block);
+  channel(use, rank(), to).num_sent.value.store(++sent.num_sent, std::memory_order_release);
   mine().num_changes.add(1);
+}
+
+void MemoryRank::reclaim(Use use, int to, std::size_t num_kept) {
+  Sent& sent = sent_[index(use, to)];
+  const std::uint64_t num_unread =
+      sent.num_sent - channel(use, rank(), to).num_taken.value.load(std::memory_order_acquire);
+  while (sent.messages.size() > num_unread + num_kept) {
+    memory_->pool().release(sent.messages.front());
+    sent.messages.pop_front();
+  }
 }
 
 const MessageNode& MemoryRank::next_message(Use use, int from) {
   Received& received = received_[index(use, from)];
-  const auto node_at = [&](Address address) {
+  const Channel& channel = this->channel(use, from, rank());
+  wait_for(from, [&] {
+    return channel.num_sent.value.load(std::memory_order_acquire) > received.num_taken;
+  });
+  const auto message_at = [&](Address address) {
     return reinterpret_cast<const MessageNode*>(memory_->at(from, address, sizeof(MessageNode)));
   };
-  const std::atomic<Address>& link = received.num_taken == 0
-                                         ? channel(use, from, rank()).first.value
-                                         : node_at(received.last)->next;
-  wait_for(from, [&] { return link.load(std::memory_order_acquire) != 0; });
-  received.last = link.load(std::memory_order_acquire);
-  return *node_at(received.last);
+  received.last = received.num_taken == 0 ? channel.first : message_at(received.last)->next;
+  return *message_at(received.last);
 }
 
-const std::byte* MemoryRank::data_of(int from, const MessageNode& message) {
-  return message.num_bytes == 0 ? nullptr : memory_->at(from, message.data, message.num_bytes);
+const std::byte* MemoryRank::data_of(Use use, int from, const MessageNode& message) {
+  const std::size_t num_bytes = sizeof(MessageNode) + message.num_bytes;
+  return memory_->at(from, received_[index(use, from)].last, num_bytes) + sizeof(MessageNode);
 }
 
 void MemoryRank::let_go(Use use, int from) {
@@ -413,7 +402,7 @@ void MemoryRank::post(int to, Bytes data) {
 }
 
 const std::byte* MemoryRank::take(int from) {
-  return data_of(from, next_message(Use::collective, from));
+  return data_of(Use::collective, from, next_message(Use::collective, from));
 }
 
 void MemoryRank::release(int from) {
@@ -430,8 +419,9 @@ void MemoryRank::receive_message(int from, const CallHeader& call, std::span<std
   enter(call, timeout_seconds);
   const MessageNode& message = next_message(Use::send_recv, from);
   require_same_message(from, message.call, message.call.num_elements == call.num_elements);
-  // data_of() may map again what the message lies in, so it comes last.
-  if (!data.empty()) std::memcpy(data.data(), data_of(from, message), data.size());
+  if (!data.empty()) {
+    std::memcpy(data.data(), data_of(Use::send_recv, from, message), data.size());
+  }
   let_go(Use::send_recv, from);
 }
 

@@ -4,12 +4,13 @@
 //   publish where the buffer is, and meet
 //   for each step of the plan: for each chunk that this rank receives, read it where it lies and
 //   reduce it into place; meet
-// An all-reduce by the two-shot plan is one pass over the memory of all ranks.
+// An all-reduce by the two-shot plan is one pass over the memory of all ranks. A small one is over
+// when all have come: its values are announced with the call, and each rank adds them up itself.
 //
 // A buffer that peers cannot reach (a process has memory of before it joined, or its caller's own)
 // is copied into memory that they reach, and the result is copied back.
 //
-// A message is a node of a list in its sender's memory: its receiver reads it there.
+// Messages are a list in their sender's memory: the receiver reads them there.
 //
 // Every flag has one writer. A rank that waits spins for a bounded time, then sleeps on the word
 // that its peer changes, and now and then looks if the peer's process still lives.
@@ -23,6 +24,7 @@
 #include "engine/comm/announcements.h"
 #include "engine/comm/peer_memory.h"
 #include "engine/comm/transport.h"
+#include "engine/runtime/memory_pool.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
@@ -43,9 +45,16 @@ struct alignas(kCacheLine) SharedFailure {
   char error[1 << 11] = {};  // encoded, cut off if need be
 };
 
+// The largest all-reduce whose values are announced. Each rank then reads all values of all ranks
+// instead of its own part of them: for two ranks a second meeting is cheaper sooner.
+inline constexpr std::size_t kMostAnnouncedBytes = 1024;
+inline constexpr std::size_t kMostAnnouncedByTwo = 256;
+
 // A rank's state, for all others.
 struct Member {
   Announcements announced;
+  // Of a small all-reduce, in two places used in turn, as `announced` is.
+  alignas(kCacheLine) std::byte values[2][kMostAnnouncedBytes];
   alignas(kCacheLine) std::atomic<Progress> progress{0};
   std::atomic<Address> buffer{0};  // that the current plan works on
   Flag<std::uint32_t> in_data;     // 1 while it may use others' memory
@@ -58,14 +67,14 @@ struct Member {
 
 // Messages from one rank to another.
 struct Channel {
-  Flag<Address> first;
+  Flag<std::uint64_t> num_sent;
+  Address first = 0;
   Flag<std::uint64_t> num_taken;  // by the receiver, which has let go of them
 };
 
-// A message in its sender's memory.
-struct MessageNode {
-  std::atomic<Address> next{0};
-  Address data = 0;
+// A message in its sender's memory; its data follow.
+struct alignas(kCacheLine) MessageNode {
+  Address next = 0;
   std::uint64_t num_bytes = 0;
   CallHeader call;
 };
@@ -77,9 +86,9 @@ std::size_t bytes_to_share(std::size_t num_ranks);
 class MemoryRank : public Transport {
  public:
   // shared: bytes_to_share() bytes.
-  // num_spins: how often it looks for a peer's part before it sleeps.
+  // spin: how it looks for a peer's part before it sleeps.
   // timeout_seconds: of waits before the first call gives its own.
-  MemoryRank(GroupShape shape, SharedState shared, unsigned num_spins, double timeout_seconds);
+  MemoryRank(GroupShape shape, SharedState shared, runtime::Spin spin, double timeout_seconds);
   // Waits until other processes have read its messages, for the time limit at most.
   ~MemoryRank() override;
 
@@ -111,20 +120,11 @@ class MemoryRank : public Transport {
   enum class Use : std::size_t { collective, send_recv };
   enum class Waited { done, failed, left, died, timed_out };
 
-  // Memory that peers reach.
-  struct Block {
-    std::byte* data = nullptr;
-    std::size_t num_bytes = 0;
-  };
-  struct Message {
-    MessageNode* node = nullptr;
-    Block data;
-  };
+  using Block = runtime::MemoryPool::Block;
   // The messages to one rank, and those from it.
   struct Sent {
-    std::deque<Message> messages;  // the last one that was read, and all after it
+    std::deque<Block> messages;  // the last one that was read, and all after it
     std::uint64_t num_sent = 0;
-    std::uint64_t num_freed = 0;  // nodes
   };
   struct Received {
     Address last = 0;
@@ -147,35 +147,37 @@ class MemoryRank : public Transport {
 
   void run_step(const plan::RankSchedule::Step& step, TensorView buffer,
                 const Reduction& reduction);
+  // True for an all-reduce whose values are announced with it.
+  bool is_small(const CallHeader& call) const;
+  // Computes its result from all ranks' values.
+  void combine_announced(const CollectiveCall& call) const;
   // Tells an observer what the step brought.
   void tell_arrivals(std::size_t number, const plan::RankSchedule::Step& step,
                      TensorView buffer) const;
-  // The buffer, or a copy of it that peers reach.
-  std::byte* reachable(const void* data, std::size_t num_bytes);
+  // Where peers reach a buffer, or a copy of it.
+  Address share(const void* data, std::size_t num_bytes);
 
   void put(Use use, int to, const CallHeader& call, Bytes data);
+  // Waits for it. Valid until data_of(), which may map again what it lies in.
   const MessageNode& next_message(Use use, int from);
+  const std::byte* data_of(Use use, int from, const MessageNode& message);
   void let_go(Use use, int from);
-  const std::byte* data_of(int from, const MessageNode& message);
-  Block block_for(Bytes data);
-  // Takes back the messages that the peer has let go of, but for the last node, whose `next` it
-  // reads.
-  void reclaim(Use use, int to);
+  // Takes back the messages that the peer has let go of, but for so many of the last ones.
+  void reclaim(Use use, int to, std::size_t num_kept);
   bool has_read_all(int peer) const;
 
   std::unique_ptr<PeerMemory> memory_;
   std::shared_ptr<std::byte> shared_;
-  unsigned num_spins_;
+  runtime::Spin spin_;
   Progress progress_ = 0;
   std::vector<Sent> sent_;          // by use and peer
   std::vector<Received> received_;  // by use and peer
-  std::vector<Block> spare_;        // of messages that were read
   Block copy_;                      // of a buffer that peers cannot reach
   bool is_copied_ = false;          // the current call's buffer
 };
 
 // All ranks' sides of a group of threads, for tensors on the CPU and on CUDA devices
 // (device_rank.cpp).
-std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, unsigned num_spins);
+std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, runtime::Spin spin);
 
 }  // namespace lockstep::comm

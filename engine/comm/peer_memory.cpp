@@ -1,6 +1,5 @@
 #include "engine/comm/peer_memory.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -9,46 +8,36 @@
 
 namespace lockstep::comm {
 
-std::byte* require_memory(void* data, std::size_t num_bytes) {
-  require(data != nullptr, ErrorCode::Device, "collective", "no memory left for {} bytes",
-          num_bytes);
-  return static_cast<std::byte*>(data);
-}
+using Block = runtime::MemoryPool::Block;
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
-// Zeros for all ranks of a group of threads, and what they left behind.
+// Zeros for all ranks of a group of threads, and their messages.
 struct ThreadState {
-  explicit ThreadState(std::size_t num_bytes)
-      : zeros(require_memory(std::aligned_alloc(kPage, num_bytes), num_bytes)) {
-    std::memset(zeros, 0, num_bytes);
+  explicit ThreadState(std::size_t num_bytes) : zeros(pool->allocate(num_bytes)) {
+    std::memset(zeros.data, 0, num_bytes);
   }
   ~ThreadState() {
-    for (std::byte* block : left) std::free(block);
-    std::free(zeros);
+    for (const Block& block : kept) pool->release(block);
+    pool->release(zeros);
   }
   ThreadState(const ThreadState&) = delete;
   ThreadState& operator=(const ThreadState&) = delete;
 
-  std::byte* zeros;
+  std::unique_ptr<runtime::MemoryPool> pool = runtime::make_host_memory_pool("the host");
+  Block zeros;
   std::mutex mutex;
-  std::vector<std::byte*> left;
+  std::vector<Block> kept;
 };
 
 class ThreadMemory final : public PeerMemory {
  public:
   explicit ThreadMemory(std::shared_ptr<ThreadState> state) : state_(std::move(state)) {}
 
-  std::byte* allocate(std::size_t num_bytes) override {
-    const std::size_t whole = (num_bytes + 63) / 64 * 64;
-    return require_memory(std::aligned_alloc(64, whole), num_bytes);
-  }
-  void release(std::byte* data, std::size_t) noexcept override { std::free(data); }
-  void leave(std::byte* data, std::size_t) noexcept override {
+  runtime::MemoryPool& pool() override { return *state_->pool; }
+  void keep(const Block& block) noexcept override {
     const std::lock_guard lock(state_->mutex);
-    state_->left.push_back(data);
+    state_->kept.push_back(block);
   }
   Address address_of(const void* data) const override {
     return reinterpret_cast<std::uintptr_t>(data);
@@ -65,11 +54,22 @@ class ThreadMemory final : public PeerMemory {
 
 }  // namespace
 
+Block PeerMemory::allocate(std::size_t num_bytes) {
+  const Block block = pool().allocate(num_bytes);
+  if (address_of(block.data) != 0) return block;
+  pool().release(block);
+  fail(ErrorCode::Device, "collective",
+       "no shared memory left for {} bytes; raise the limit of the address space (ulimit -v) or "
+       "use TCP",
+       num_bytes);
+}
+
 std::vector<SharedState> share_between_threads(int world_size, std::size_t num_bytes) {
-  const auto state = std::make_shared<ThreadState>((num_bytes + kPage - 1) / kPage * kPage);
+  const auto state = std::make_shared<ThreadState>(num_bytes);
   std::vector<SharedState> states(static_cast<std::size_t>(world_size));
   for (SharedState& rank : states) {
-    rank = {std::make_unique<ThreadMemory>(state), std::shared_ptr<std::byte>(state, state->zeros)};
+    rank = {std::make_unique<ThreadMemory>(state),
+            {state, static_cast<std::byte*>(state->zeros.data)}};
   }
   return states;
 }

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/runtime/memory_pool.h"
+
 namespace lockstep::comm {
 
 // A place in a rank's memory, as its peers know it; 0: none.
@@ -18,11 +20,12 @@ class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
 
-  // Memory that peers can reach, aligned to 64 bytes. Throws Error{Device} if there is none.
-  virtual std::byte* allocate(std::size_t num_bytes) = 0;
-  virtual void release(std::byte* data, std::size_t num_bytes) noexcept = 0;
-  // Gives up a block that peers may still read: it stays as long as they can.
-  virtual void leave(std::byte* data, std::size_t num_bytes) noexcept = 0;
+  virtual runtime::MemoryPool& pool() = 0;
+  // A block of the pool that peers can reach, aligned to 64 bytes.
+  // Throws Error{Device} if there is no memory.
+  runtime::MemoryPool::Block allocate(std::size_t num_bytes);
+  // Takes a block that peers may still read: it stays as long as they can.
+  virtual void keep(const runtime::MemoryPool::Block& block) noexcept = 0;
   // 0 if peers cannot reach this memory.
   virtual Address address_of(const void* data) const = 0;
   // A peer's memory, or this rank's own. Throws Error{Comm} if it cannot be mapped.
@@ -41,8 +44,5 @@ struct SharedState {
 
 // One for every rank of a group of threads.
 std::vector<SharedState> share_between_threads(int world_size, std::size_t num_bytes);
-
-// Throws Error{Device} if there is none.
-std::byte* require_memory(void* data, std::size_t num_bytes);
 
 }  // namespace lockstep::comm

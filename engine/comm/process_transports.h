@@ -11,6 +11,9 @@
 
 namespace lockstep::comm {
 
+// True if no other rank needs this rank's core while it waits.
+bool has_own_core(const ProcessGroupOptions& options, std::size_t num_local_ranks);
+
 // Shared memory between the ranks of this host. Returns when all have come.
 // ranks: those on this host, in rising order; the transport numbers them 0, 1, ...
 // why_not: if a rank of the group cannot share its memory, what hinders it; the result is nullptr

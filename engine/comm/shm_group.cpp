@@ -47,13 +47,8 @@ class ProcessMemory final : public PeerMemory {
     }
   }
 
-  std::byte* allocate(std::size_t num_bytes) override {
-    return require_memory(mine_.allocate(num_bytes), num_bytes);
-  }
-  void release(std::byte* data, std::size_t num_bytes) noexcept override {
-    mine_.release(data, num_bytes);
-  }
-  void leave(std::byte*, std::size_t) noexcept override {}  // until the process ends
+  runtime::MemoryPool& pool() override { return *pool_; }
+  void keep(const runtime::MemoryPool::Block&) noexcept override {}  // until the process ends
   Address address_of(const void* data) const override { return mine_.offset_of(data).value_or(0); }
 
   std::byte* at(int peer, Address address, std::size_t num_bytes) override {
@@ -78,6 +73,7 @@ class ProcessMemory final : public PeerMemory {
   const Peer& of(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
 
   SharedMemory& mine_ = SharedMemory::of_tensors();
+  std::unique_ptr<runtime::MemoryPool> pool_ = runtime::make_host_memory_pool("the host");
   std::vector<Peer> peers_;
 };
 
@@ -140,7 +136,9 @@ class Meeting {
     std::string place;
     if (options_.rank == ranks_.front()) {
       const auto memory = std::make_shared<SharedMemory>();
-      std::byte* const data = require_memory(memory->allocate(num_bytes_), num_bytes_);
+      auto* const data = static_cast<std::byte*>(memory->allocate(num_bytes_));
+      require(data != nullptr, ErrorCode::Comm, "shared memory", "no memory left for {} bytes",
+              num_bytes_);
       place = fmt::format("{} {}", memory->address(), *memory->offset_of(data));
       state.data = {memory, data};
     }
@@ -181,10 +179,10 @@ std::unique_ptr<Transport> shm_transport(const ProcessGroupOptions& options,
   shape.max_message_bytes = kMessageBytes;
   SharedState shared = Meeting(options, ranks, bytes_to_share(ranks.size())).share(why_not);
   if (!why_not.empty()) return nullptr;
-  // Every spin yields now and then, so it costs less than a sleep even where ranks outnumber cores;
-  // unless other threads compute on the cores while modelled messages are under way.
-  const unsigned num_spins = options.link ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
-  return std::make_unique<MemoryRank>(std::move(shape), std::move(shared), num_spins,
+  const runtime::Spin spin = options.link                          ? runtime::kSpinBesideComputation
+                             : has_own_core(options, ranks.size()) ? runtime::kSpinOnOwnCore
+                                                                   : runtime::kTakeTurns;
+  return std::make_unique<MemoryRank>(std::move(shape), std::move(shared), spin,
                                       options.timeout_seconds);
 }
 

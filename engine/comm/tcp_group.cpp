@@ -39,7 +39,6 @@
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/process_transports.h"
-#include "engine/runtime/logical_device.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
@@ -60,9 +59,7 @@ constexpr std::chrono::milliseconds kLook{20};
 // cost of a sleep.
 std::chrono::microseconds spin_time_for(const ProcessGroupOptions& options,
                                         std::size_t num_local_ranks) {
-  const bool has_core =
-      options.cores == ProcessGroupOptions::Cores::own || num_local_ranks <= runtime::num_cores();
-  return std::chrono::microseconds(has_core ? 50 : 0);
+  return std::chrono::microseconds(has_own_core(options, num_local_ranks) ? 50 : 0);
 }
 
 bool is_under_way(const Socket& socket) {

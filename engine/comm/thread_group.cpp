@@ -45,12 +45,12 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
   trace::Observer* const observer = trace::observer();
   const std::uint32_t observed_group =
       observer == nullptr ? 0 : observer->group_made({{}, world_size, 0});
-  // Every spin yields now and then, so it costs less than a sleep even where ranks outnumber cores;
-  // unless other threads compute on the cores while modelled messages are under way.
-  const unsigned num_spins =
-      options.links ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
+  const bool have_cores = static_cast<std::size_t>(world_size) <= runtime::num_cores();
+  const runtime::Spin spin = options.links ? runtime::kSpinBesideComputation
+                             : have_cores  ? runtime::kSpinOnOwnCore
+                                           : runtime::kTakeTurns;
   std::vector<std::unique_ptr<Communicator>> group;
-  for (std::unique_ptr<Group>& rank : make_thread_ranks(world_size, num_spins)) {
+  for (std::unique_ptr<Group>& rank : make_thread_ranks(world_size, spin)) {
     group.push_back(
         make_plan_communicator(options.links ? options.links(std::move(rank)) : std::move(rank)));
     group.back()->set_timeout_seconds(options.timeout_seconds);

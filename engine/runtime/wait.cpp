@@ -57,8 +57,8 @@ bool may_spin() {
   return this_thread_may_spin;
 }
 
-void spin_pause(unsigned round) {
-  if (round % 32 == 31) {
+void spin_pause(unsigned round, unsigned rounds_per_yield) {
+  if ((round + 1) % rounds_per_yield == 0) {
     sched_yield();
     return;
   }
@@ -71,7 +71,7 @@ void spin_pause(unsigned round) {
 
 void poll_pause(unsigned round) {
   constexpr std::chrono::microseconds kPause{50};
-  if (round < kSpinRounds && may_spin()) return spin_pause(round);
+  if (round < kSpinOnOwnCore.num_rounds && may_spin()) return spin_pause(round);
   std::this_thread::sleep_for(kPause);
 }
 

@@ -65,22 +65,29 @@ class WaitWord {
 void never_spin();
 bool may_spin();
 
-// How long a thread spins if it has a core of its own, and if it does not: then its peer may be
-// waiting for that core.
-inline constexpr unsigned kSpinRounds = 2000;
-inline constexpr unsigned kSpinRoundsOnSharedCore = 64;
+// How long a thread spins before it sleeps, and in how many rounds it yields its core once.
+struct Spin {
+  unsigned num_rounds;
+  unsigned rounds_per_yield;
+};
+// It has a core of its own.
+inline constexpr Spin kSpinOnOwnCore{2000, 32};
+// Its peers wait, too, and share its core: one that it waits for may need the core to go on.
+inline constexpr Spin kTakeTurns{200, 1};
+// Threads that compute share its core.
+inline constexpr Spin kSpinBesideComputation{64, 32};
 
 // One polite spin iteration; `round` counts them.
-void spin_pause(unsigned round);
+void spin_pause(unsigned round, unsigned rounds_per_yield = kSpinOnOwnCore.rounds_per_yield);
 
 // Spins until done() is true; gives up after the bounded spin and returns the last answer.
 // For conditions over several words: the caller then sleeps on one of them.
 template <typename Condition>
-bool spin_until(const Condition& done, unsigned num_rounds = kSpinRounds) {
+bool spin_until(const Condition& done, Spin spin = kSpinOnOwnCore) {
   if (done()) return true;
   if (!may_spin()) return false;
-  for (unsigned round = 0; round < num_rounds; ++round) {
-    spin_pause(round);
+  for (unsigned round = 0; round < spin.num_rounds; ++round) {
+    spin_pause(round, spin.rounds_per_yield);
     if (done()) return true;
   }
   return false;
