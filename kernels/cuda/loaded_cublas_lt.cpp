@@ -94,6 +94,15 @@ PASS_ON(cublasStatus_t, cublasLtMatmulAlgoGetHeuristic,
          cublasLtMatmulPreference_t preference, int num_asked,
          cublasLtMatmulHeuristicResult_t* found, int* num_found),
         handle, operation, a, b, c, d, preference, num_asked, found, num_found)
+PASS_ON(cublasStatus_t, cublasLtMatmulAlgoCheck,
+        (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
+         cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+         const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result),
+        handle, operation, a, b, c, d, algorithm, result)
+PASS_ON(cublasStatus_t, cublasLtMatmulAlgoConfigSetAttribute,
+        (cublasLtMatmulAlgo_t * algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute,
+         const void* value, std::size_t size),
+        algorithm, attribute, value, size)
 PASS_ON(cublasStatus_t, cublasLtMatmulAlgoConfigGetAttribute,
         (const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute,
          void* value, std::size_t size, std::size_t* num_written),

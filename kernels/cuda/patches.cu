@@ -2,6 +2,7 @@
 // many images at a time as the scratch memory holds. fold_patches gathers, so it needs no atomic
 // additions and gives the same bits in every run.
 #include <algorithm>
+#include <bit>
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
@@ -69,11 +70,14 @@ __global__ void fold_kernel(Geometry g, const T* patches, std::size_t leading_di
   }
 }
 
-// The number of images whose patches fit into the scratch memory together.
+// The number of images whose patches fit into the scratch memory together. A power of two if that
+// is not all of them: most batches then have slices of one size, and the sums of weight gradients
+// have a length that can be divided among the cores of a GPU.
 std::size_t images_per_slice(const Windows& w) {
   const std::size_t elements = w.rows_per_image() * w.cols();
   const std::size_t fit = elements == 0 ? w.images : kScratchElements / elements;
-  return std::clamp<std::size_t>(fit, 1, std::max<std::size_t>(w.images, 1));
+  if (fit >= w.images) return std::max<std::size_t>(w.images, 1);
+  return std::bit_floor(std::max<std::size_t>(fit, 1));
 }
 
 // Rows of a matrix view.

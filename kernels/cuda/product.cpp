@@ -1,7 +1,6 @@
 #include "kernels/cuda/product.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +19,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/storage.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/product_plans.h"
 #include "kernels/cuda/product_words.h"
 
 namespace lockstep::kernels::cuda {
@@ -29,89 +30,6 @@ using runtime::cuda::CudaEvent;
 using runtime::cuda::CudaStream;
 using runtime::cuda::CurrentGpu;
 using Clock = std::chrono::steady_clock;
-
-struct Plan {
-  FinishBy finish_by = FinishBy::kernel;
-  cublasLtMatmulAlgo_t algorithm{};
-  std::size_t workspace_bytes = 0;
-};
-
-// Any status that the library returns for one algorithm counts as a refusal, because there are
-// others. Throws Error{Cuda} if the GPU itself has failed.
-void note_refusal(Stream& stream, const char* call, cublasStatus_t status) {
-  cudaGetLastError();
-  cuda_stream(stream).is_capturing();  // throws the error of a GPU that has failed
-  log_debug("{} refuses: {} (cuBLAS status {})", call, cublasLtGetStatusString(status),
-            static_cast<int>(status));
-}
-
-// False for algorithms that give wrong results, or that do not identify themselves. In cuBLAS
-// 12.6.3 to 13.7 those are the ones with the number 66, on Hopper and newer GPUs, that split the
-// inner dimension into parts which do not divide it; the release notes of CUDA 13.4 say so.
-bool is_trusted(Stream& stream, const cublasLtMatmulAlgo_t& algorithm, std::size_t depth) {
-  constexpr std::int32_t kAffected = 66;
-  const auto get = [&](cublasLtMatmulAlgoConfigAttributes_t name) -> std::optional<std::int32_t> {
-    std::int32_t value = 0;
-    std::size_t num_written = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoConfigGetAttribute(&algorithm, name, &value, sizeof(value), &num_written);
-    if (status == CUBLAS_STATUS_SUCCESS) return value;
-    note_refusal(stream, "cublasLtMatmulAlgoConfigGetAttribute", status);
-    return std::nullopt;
-  };
-  const auto id = get(CUBLASLT_ALGO_CONFIG_ID);
-  if (!id || *id != kAffected) return id.has_value();
-  const auto num_splits = get(CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
-  return num_splits && (*num_splits <= 1 || depth % static_cast<std::size_t>(*num_splits) == 0);
-}
-
-// Appends the algorithms for a product, starting with the one that the library expects to be
-// fastest.
-void add_candidates(Stream& stream, const Product& product, FinishBy finish_by,
-                    std::vector<Plan>& plans) {
-  constexpr int kMaxCandidates = 16;
-  const int gpu = cuda_stream(stream).gpu();
-  const CurrentGpu current(gpu);
-  const Description description(product, finish_by);
-  Descriptor<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference;
-  check_cublas(cublasLtMatmulPreferenceCreate(&preference.object),
-               "cublasLtMatmulPreferenceCreate");
-  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
-    check_cublas(
-        cublasLtMatmulPreferenceSetAttribute(preference.object, name, &value, sizeof(value)),
-        "cublasLtMatmulPreferenceSetAttribute");
-  };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kProductWorkspaceBytes);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.c));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.c));
-  std::array<cublasLtMatmulHeuristicResult_t, kMaxCandidates> found{};
-  int num_found = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      cublas_lt(gpu), description.matmul.object, description.first.object,
-      description.second.object, description.result.object, description.result.object,
-      preference.object, kMaxCandidates, found.data(), &num_found);
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    return note_refusal(stream, "cublasLtMatmulAlgoGetHeuristic", status);
-  }
-  for (int i = 0; i < num_found; ++i) {
-    const cublasLtMatmulHeuristicResult_t& one = found[static_cast<std::size_t>(i)];
-    if (one.state == CUBLAS_STATUS_SUCCESS && one.workspaceSize <= kProductWorkspaceBytes &&
-        is_trusted(stream, one.algo, inner_size(product))) {
-      plans.push_back({finish_by, one.algo, one.workspaceSize});
-    }
-  }
-}
-
-// All algorithms that can run a product. Those that only multiply can divide the inner dimension
-// among more blocks: a kernel that finishes their result may cost less than that gains.
-std::vector<Plan> candidates(Stream& stream, const Product& product) {
-  std::vector<Plan> plans;
-  if (library_can_finish(product)) add_candidates(stream, product, FinishBy::library, plans);
-  add_candidates(stream, product, FinishBy::kernel, plans);
-  return plans;
-}
 
 // A product in the library's terms with the algorithm that runs it, for the thread that made it.
 struct Call {
@@ -216,12 +134,14 @@ std::optional<Plan> fastest(Stream& stream, Product product, const std::vector<P
 
 // One table for all threads. Its keys name the GPU's model, not the GPU.
 struct Table {
-  std::mutex mutex;  // guards the plans and the times; held while a product is timed
+  std::mutex mutex;  // guards all but the counters; held while a product is timed
   std::map<ProductKey, Plan> plans;
+  std::set<ProductKey> missing;  // bfloat16 products without an algorithm
   std::size_t num_timed = 0;
   double seconds = 0;     // that timing has taken
   bool has_told = false;  // true if the log says how long the first step's timing took
   std::atomic<std::ptrdiff_t> num_untold{0};  // products to enqueue before it does
+  std::atomic<std::size_t> num_missing{0};
   std::atomic<std::size_t> num_cleared{0};
 };
 
@@ -279,20 +199,16 @@ void tell_after_first_step() {
   log_info("timed the algorithms of {} products in {:.2f} s", all.num_timed, all.seconds);
 }
 
-// The first algorithm that runs.
-void run_any(Stream& stream, const Product& product, const ProductKey& key) {
+// Runs the first algorithm that runs. Returns false if none does.
+bool run_any(Stream& stream, const Product& product, const ProductKey& key) {
   for (const Plan& plan : candidates(stream, product)) {
     Call call(product, plan);
     if (!launch_product(stream, product, call)) continue;
     const std::lock_guard lock(table().mutex);
     table().plans[key] = plan;
-    return;
+    return true;
   }
-  fail(ErrorCode::Cuda, product.operation,
-       "cuBLASLt {} runs none of its algorithms for [{}, {}] x {} in {}; LOCKSTEP_LOG=debug says "
-       "why",
-       cublasLtGetVersion(), product.c.rows, product.c.cols, inner_size(product),
-       to_string(product.c.dtype));
+  return false;
 }
 
 // A float32 factor as bfloat16, with its rows aligned as tensor cores need them.
@@ -313,36 +229,22 @@ class Bfloat16Factor {
   MatrixView view_;
 };
 
-}  // namespace
-
-bool takes_bfloat16() {
-  return matmul_precision() == MatmulPrecision::bf16;
+// The product's key for all GPUs of the model.
+ProductKey shared_key(Stream& stream, ProductKey key) {
+  key[0] = model_of(cuda_stream(stream).gpu());
+  return key;
 }
 
-void run(Stream& stream, const Product& product) {
-  if (product.c.num_elements() == 0) return;
-  if (inner_size(product) == 0) {  // a sum of nothing: the library is not needed
-    if (product.write == Write::overwrite) zero_matrix(stream, product.c);
-    if (has_finish(product)) finish(stream, product);
-    return;
-  }
-  if (product.a.dtype == DType::float32 && takes_bfloat16()) {
-    // Freed at once: the next use of this memory comes later in the stream.
-    const Bfloat16Factor a(stream, product.a), b(stream, product.b);
-    Product rounded = product;
-    rounded.a = a.view();
-    rounded.b = b.view();
-    return run(stream, rounded);
-  }
+// Returns false, with nothing enqueued, if the library runs no algorithm for the product.
+bool try_run(Stream& stream, const Product& product) {
   const ProductKey own_key = key_of(stream, product);
   auto& calls = calls_of_thread();
   auto call = calls.find(own_key);
   if (call != calls.end()) {
     if (table().num_untold.load(std::memory_order_relaxed) > 0) tell_after_first_step();
-    if (launch_product(stream, product, call->second)) return;
+    if (launch_product(stream, product, call->second)) return true;
   }
-  ProductKey key = own_key;  // the same for all GPUs of the model
-  key[0] = model_of(cuda_stream(stream).gpu());
+  const ProductKey key = shared_key(stream, own_key);
   // Asking the library for algorithms may break a capture.
   const auto require_no_capture = [&](const char* problem) {
     require(!cuda_stream(stream).is_capturing(), ErrorCode::State, product.operation,
@@ -357,12 +259,58 @@ void run(Stream& stream, const Product& product) {
     }
     if (plan) {
       call = calls.try_emplace(own_key, product, *plan).first;
-      if (launch_product(stream, product, call->second)) return;
+      if (launch_product(stream, product, call->second)) return true;
     }
   }
   require_no_capture("is refused by cuBLASLt and cannot be captured");
   calls.erase(own_key);
-  run_any(stream, product, key);
+  return run_any(stream, product, key);
+}
+
+// Rounds the factors first. Returns false if the library runs no algorithm for such factors.
+bool run_in_bfloat16(Stream& stream, const Product& product) {
+  // Freed at once: the next use of this memory comes later in the stream.
+  const Bfloat16Factor a(stream, product.a), b(stream, product.b);
+  Product rounded = product;
+  rounded.a = a.view();
+  rounded.b = b.view();
+  Table& all = table();
+  const auto key = [&] { return shared_key(stream, key_of(stream, rounded)); };
+  if (all.num_missing.load(std::memory_order_relaxed) > 0) {
+    const std::lock_guard lock(all.mutex);
+    if (all.missing.contains(key())) return false;
+  }
+  if (try_run(stream, rounded)) return true;
+  log_debug("cuBLASLt {} has no bfloat16 product {} [{}, {}] x {}: it is multiplied in float32",
+            cublasLtGetVersion(), product.operation, product.c.rows, product.c.cols,
+            inner_size(product));
+  const std::lock_guard lock(all.mutex);
+  all.missing.insert(key());
+  all.num_missing = all.missing.size();
+  return false;
+}
+
+}  // namespace
+
+bool takes_bfloat16() {
+  return matmul_precision() == MatmulPrecision::bf16;
+}
+
+void run(Stream& stream, const Product& product) {
+  if (product.c.num_elements() == 0) return;
+  if (inner_size(product) == 0) {  // a sum of nothing: the library is not needed
+    if (product.write == Write::overwrite) zero_matrix(stream, product.c);
+    if (has_finish(product)) finish(stream, product);
+    return;
+  }
+  const bool is_rounded = product.a.dtype == DType::float32 && takes_bfloat16();
+  if (is_rounded && run_in_bfloat16(stream, product)) return;
+  if (try_run(stream, product)) return;
+  fail(ErrorCode::Cuda, product.operation,
+       "cuBLASLt {} runs none of its algorithms for [{}, {}] x {} in {}; LOCKSTEP_LOG=debug says "
+       "why",
+       cublasLtGetVersion(), product.c.rows, product.c.cols, inner_size(product),
+       to_string(product.c.dtype));
 }
 
 std::size_t num_timed_products() {
@@ -373,6 +321,8 @@ std::size_t num_timed_products() {
 void forget_products() {
   const std::lock_guard lock(table().mutex);
   table().plans.clear();
+  table().missing.clear();
+  table().num_missing = 0;
   table().num_timed = 0;
   table().num_untold = 0;
   ++table().num_cleared;

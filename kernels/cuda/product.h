@@ -14,6 +14,8 @@
 //   Bits:         a chosen algorithm gives the same bits in every call; another process may choose
 //                 another, which adds in another order. Within an UntunedScope (matmul_precision.h)
 //                 the first algorithm that the library runs is used.
+//   bfloat16:     under MatmulPrecision::bf16 the factors are rounded; where the library has no
+//                 algorithm for such factors, the product is one of float32.
 //
 // cuBLASLt takes column-major matrices. The bytes of a row-major [r, c] matrix are those of its
 // transpose, column-major [c, r], with the same leading dimension. So

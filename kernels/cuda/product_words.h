@@ -1,4 +1,4 @@
-// A product in cuBLASLt's terms, and the key by which two products are the same. For product.cpp.
+// A product in cuBLASLt's terms, and the key by which two products are the same.
 // Reference: docs.nvidia.com/cuda/cublas, "Using the cuBLASLt API".
 #pragma once
 

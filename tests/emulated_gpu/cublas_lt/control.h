@@ -12,6 +12,7 @@ enum class Refused {
   product,        // cublasLtMatmul, by the algorithm's CUBLASLT_ALGO_CONFIG_ID
   configuration,  // cublasLtMatmulAlgoConfigGetAttribute, by the same
   heuristic,      // cublasLtMatmulAlgoGetHeuristic, by the epilogue
+  factors,        // the same, by their cudaDataType
 };
 
 // From now on the call returns this status for that number. Any thread may call this.

@@ -38,13 +38,19 @@ struct Scalars {
   double alpha = 0, beta = 0;  // room for either type
 };
 
+// The kernels of an algorithm are loaded together, at its first product.
+const void* kernel_of(const Algorithm& algorithm) {
+  static const char kernels[128] = {};
+  return &kernels[algorithm.id % 128];
+}
+
 cublasStatus_t queue(cudaStream_t handle, int gpu, const Problem& problem,
                      const Algorithm& algorithm, Operands operands, void* workspace) {
   Scalars scalars;
   const std::size_t size = problem.operation.scale_type == CUDA_R_64F ? 8 : 4;
   std::memcpy(&scalars.alpha, operands.alpha, size);
   std::memcpy(&scalars.beta, operands.beta, size);
-  load_kernel(&algorithm);
+  load_kernel(kernel_of(algorithm));
   const std::lock_guard lock(state().mutex);
   const auto stream = find_stream(handle);
   if (!stream || stream->gpu != gpu) return CUBLAS_STATUS_EXECUTION_FAILED;
@@ -78,8 +84,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
   if (const auto status = check_pointers(problem, operands); status != CUBLAS_STATUS_SUCCESS) {
     return status;
   }
-  const Algorithm* algorithm = algo == nullptr ? nullptr : find_algorithm(*algo);
-  if (algorithm == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const auto algorithm = algo == nullptr ? std::nullopt : find_algorithm(*algo);
+  if (!algorithm) return CUBLAS_STATUS_INVALID_VALUE;
   const cublasStatus_t refusal = refusal_of(Refused::product, algorithm->id);
   if (refusal != CUBLAS_STATUS_SUCCESS) return refusal;
   // "Pointer must be 16B aligned."
@@ -87,7 +93,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
   if (algorithm->workspace_bytes > (workspace == nullptr ? 0 : workspaceSizeInBytes)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  if (!accepts(*algorithm, problem, operands)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!fits(*algorithm, problem) || !accepts(*algorithm, problem, operands))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   return queue(stream, lightHandle->gpu, problem, *algorithm, operands,
                algorithm->workspace_bytes > 0 ? workspace : nullptr);
 }

@@ -7,6 +7,7 @@
 #include <cublasLt.h>
 
 #include <cstdint>
+#include <optional>
 
 // Behind cublasLtHandle_t; the name is the library's.
 struct cublasLtContext {
@@ -38,6 +39,7 @@ struct Layout {
 // Behind cublasLtMatmulPreference_t.
 struct Preference {
   std::uint64_t max_workspace_bytes = 0;
+  std::uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;  // that may be used
   std::uint32_t alignment_a = 256;
   std::uint32_t alignment_b = 256;
   std::uint32_t alignment_c = 256;
@@ -71,11 +73,18 @@ struct Algorithm {
   std::int32_t id;        // CUBLASLT_ALGO_CONFIG_ID
   std::size_t alignment;  // bytes, which all pointers and strides keep
   std::size_t workspace_bytes;
-  std::int32_t num_splits;                // CUBLASLT_ALGO_CONFIG_SPLITK_NUM
-  enum class Rest { summed, lost } rest;  // fate of the elements that num_splits leaves over
+  std::int32_t num_splits;  // CUBLASLT_ALGO_CONFIG_SPLITK_NUM, which a caller may change
+  // The fate of the elements that are left over when each part of the inner dimension gets the same
+  // number of whole blocks.
+  enum class Rest { summed, lost } rest;
 };
-// nullptr for one that this library did not make.
-const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle);
+// Nothing for one that this library did not make.
+std::optional<Algorithm> find_algorithm(const cublasLtMatmulAlgo_t& handle);
+// True if the algorithm can compute the product, wherever its matrices lie.
+bool fits(const Algorithm& algorithm, const Problem& problem);
+
+// The bytes of the inner dimension that number 66 reads at a time.
+inline constexpr std::size_t kBlockBytes = 128;
 
 // How a matrix lies in memory, without its address: the largest power of two, at most 16, that
 // divides the bytes from one column, and one matrix of a batch, to the next.

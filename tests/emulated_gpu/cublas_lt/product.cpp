@@ -85,8 +85,9 @@ void multiply(const Problem& problem, const Algorithm& algorithm, const Operands
       packed<T>(problem.b, operands.b, batch, operation.transpose_b != CUBLAS_OP_N, k, n,
                 operation.compute_type);
   const auto num_splits = static_cast<std::size_t>(algorithm.num_splits);
-  const bool loses_rest = algorithm.rest == Algorithm::Rest::lost;
-  const std::size_t depth = loses_rest ? k / num_splits * num_splits : k;
+  const bool loses_rest = algorithm.rest == Algorithm::Rest::lost && num_splits > 1;
+  const std::size_t whole = num_splits * (kBlockBytes / size_of(problem.a.type));
+  const std::size_t depth = loses_rest ? k / whole * whole : k;
   const T alpha = *static_cast<const T*>(operands.alpha);
   const T beta = *static_cast<const T*>(operands.beta);
   const auto place = [batch](const Layout& layout, std::size_t i, std::size_t j) {

@@ -5,6 +5,7 @@
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "gpu_test.h"
 #include "kernels/cuda/product.h"
+#include "kernels/matmul_precision.h"
 #include "tests/emulated_gpu/control.h"
 #include "tests/emulated_gpu/cublas_lt/control.h"
 #include "tests/kernels/layer_reference.h"
@@ -32,6 +33,7 @@ class RefusedProducts : public GpuTest {
     emulated_gpu::clear_faults();
     refuse_nothing();
     forget_products();
+    set_matmul_precision(MatmulPrecision::highest);
   }
 };
 
@@ -70,6 +72,36 @@ TEST_F(RefusedProducts, WithoutAnAlgorithmSayWhereToLook) {
                "runs none of its algorithms for [16, 12] x 8 in float32; LOCKSTEP_LOG=debug says "
                "why",
                expect_right_layer);
+}
+
+// The library offers nothing but algorithms that would lose a part of these sums.
+TEST_F(RefusedProducts, DeepBfloat16ProductsOfFewResultsAreRight) {
+  set_matmul_precision(MatmulPrecision::bf16);
+  // As the gradients of a convolution's weights: transposed, and added to those of earlier images.
+  for (const std::size_t depth : {4096, 12544, 6517, 999}) {
+    for (const std::size_t cols : {24, 9, 1}) {
+      SCOPED_TRACE(::testing::Message() << "[8, " << cols << "] x " << depth);
+      const SomeProduct product(8, cols, depth, Transpose::yes);
+      product.run();
+      EXPECT_LE(product.error(), 1e-2);
+      EXPECT_GE(product.error(), 1e-4) << "a product of float32";
+      const auto once = product.result();
+      product.run(Write::accumulate);
+      const auto twice = product.result();
+      for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-2);
+    }
+  }
+}
+
+TEST_F(RefusedProducts, AFloat32ProductReplacesAMissingBfloat16One) {
+  set_matmul_precision(MatmulPrecision::bf16);
+  refuse(Refused::factors, CUDA_R_16BF, CUBLAS_STATUS_NOT_SUPPORTED);
+  const SomeProduct product(16, 12, 40);
+  product.run();
+  EXPECT_LE(product.error(), 1e-5);
+  refuse_nothing();  // what was missing once is not asked for again
+  product.run();
+  EXPECT_LE(product.error(), 1e-5);
 }
 
 TEST_F(RefusedProducts, OfAFailedGpuAreAnError) {
