@@ -19,6 +19,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/storage.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/product_file.h"
 #include "kernels/cuda/product_plans.h"
 #include "kernels/cuda/product_words.h"
 
@@ -137,6 +138,9 @@ struct Table {
   std::mutex mutex;  // guards all but the counters; held while a product is timed
   std::map<ProductKey, Plan> plans;
   std::set<ProductKey> missing;  // bfloat16 products without an algorithm
+  std::set<int> read_models;     // GPU models, as in model_of(), whose file has been read
+  // By model: what was timed and is not in its file yet.
+  std::map<int, std::map<ProductKey, Plan>> unkept;
   std::size_t num_timed = 0;
   double seconds = 0;     // that timing has taken
   bool has_told = false;  // true if the log says how long the first step's timing took
@@ -166,6 +170,13 @@ std::optional<Plan> look_up(const ProductKey& key) {
   return found == table().plans.end() ? std::nullopt : std::optional(found->second);
 }
 
+// Writes what was timed to its file. REQUIRES: the table's lock is held.
+void keep_timed(Table& all) {
+  for (const auto& [model, products] : all.unkept) keep_products(model, products);
+  all.unkept.clear();
+}
+
+// Returns the product's plan, from the table or the file of an earlier run, or by timing it.
 std::optional<Plan> time_product(Stream& stream, const Product& product, const ProductKey& key) {
   // Earlier work of the stream would be timed too. It may need a thread that waits for the table,
   // so it is waited for before the lock; if it takes too long, nothing is timed.
@@ -173,6 +184,8 @@ std::optional<Plan> time_product(Stream& stream, const Product& product, const P
   if (!stream.record()->wait(runtime::Clock::now() + kLongestWait)) return std::nullopt;
   Table& all = table();
   const std::lock_guard lock(all.mutex);
+  const int model = static_cast<int>(key[0]);
+  if (all.read_models.insert(model).second) all.plans.merge(read_products(model));
   if (const auto found = all.plans.find(key); found != all.plans.end()) return found->second;
   if (all.num_timed == 0) {
     log_info(
@@ -183,19 +196,22 @@ std::optional<Plan> time_product(Stream& stream, const Product& product, const P
   const std::optional<Plan> plan = fastest(stream, product, candidates(stream, product));
   if (!plan) return std::nullopt;
   all.plans[key] = *plan;
+  all.unkept[model][key] = *plan;
   ++all.num_timed;
   all.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   if (!all.has_told) all.num_untold = static_cast<std::ptrdiff_t>(all.num_timed);
+  if (all.has_told) keep_timed(all);
   return plan;
 }
 
-// Logs how long timing took once as many known products have been enqueued as were timed, because
-// then the first step is over.
+// Keeps what was timed, and logs how long that took, once as many known products have been enqueued
+// as were timed, because then the first step is over.
 void tell_after_first_step() {
   Table& all = table();
   if (all.num_untold.fetch_sub(1) != 1) return;
   const std::lock_guard lock(all.mutex);
   all.has_told = true;
+  keep_timed(all);
   log_info("timed the algorithms of {} products in {:.2f} s", all.num_timed, all.seconds);
 }
 
@@ -323,6 +339,9 @@ void forget_products() {
   table().plans.clear();
   table().missing.clear();
   table().num_missing = 0;
+  table().read_models.clear();
+  table().unkept.clear();
+  table().has_told = false;
   table().num_timed = 0;
   table().num_untold = 0;
   ++table().num_cleared;

@@ -2,8 +2,8 @@
 //
 // The library offers several algorithms for a product, and its first one is sometimes ten times
 // slower than the best. So they are timed when a product is first seen, into a separate output, and
-// the fastest is remembered for the process; a first training step takes some tenths of a second
-// longer.
+// the fastest is remembered, for the process and in a file for later ones (product_file.h); the
+// first training step on a machine takes some tenths of a second longer.
 //   Sharing:      one table per GPU model, so that ranks as threads and logical devices use the
 //                 same algorithms. If several threads meet the same new product, one of them times
 //                 it.
@@ -11,9 +11,9 @@
 //                 before is an error, so the step runs once before it is captured.
 //   Calls:        each thread keeps the library's answers, descriptors and algorithm: a product
 //                 that it has seen before takes no lock.
-//   Bits:         a chosen algorithm gives the same bits in every call; another process may choose
-//                 another, which adds in another order. Within an UntunedScope (matmul_precision.h)
-//                 the first algorithm that the library runs is used.
+//   Bits:         a chosen algorithm gives the same bits in every call; a process that times again
+//                 may choose another, which adds in another order. Within an UntunedScope
+//                 (matmul_precision.h) the first algorithm that the library runs is used.
 //   bfloat16:     under MatmulPrecision::bf16 the factors are rounded; where the library has no
 //                 algorithm for such factors, the product is one of float32.
 //
