@@ -29,6 +29,8 @@ const std::string& no_gpu_reason();
 // True if GPU `from` can access the memory of GPU `to` itself (CUDA ordinals), or both are the
 // same.
 bool has_peer_access(int from, int to);
+// From now on has_peer_access(from, to) is false: CUDA promised access and then refused it.
+void deny_peer_access(int from, int to);
 
 // The physical GPU behind each logical CUDA device (virtual_devices.cpp).
 //

@@ -138,18 +138,7 @@ int num_devices(DeviceType type) {
 }
 
 bool reaches(const LogicalDevice& reader, const LogicalDevice& owner) {
-  if (reader.gpu() == owner.gpu()) return true;
-  // CUDA's answer for each pair of GPUs, asked once.
-  static const auto table = [] {
-    std::map<std::pair<int, int>, bool> has_access;
-    for (const PhysicalGpu& from : physical_gpus()) {
-      for (const PhysicalGpu& to : physical_gpus()) {
-        has_access[{from.ordinal, to.ordinal}] = has_peer_access(from.ordinal, to.ordinal);
-      }
-    }
-    return has_access;
-  }();
-  return table.at({reader.gpu(), owner.gpu()});
+  return has_peer_access(reader.gpu(), owner.gpu());
 }
 
 }  // namespace lockstep::runtime

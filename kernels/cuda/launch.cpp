@@ -13,6 +13,7 @@
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/matmul_precision.h"
@@ -29,8 +30,15 @@ bool is_blocking() {
   return blocking;
 }
 
-[[noreturn]] void fail_kernel(const char* operation, cudaError_t error) {
+[[noreturn]] void fail_kernel(const char* operation, cudaError_t error, int gpu) {
   cudaGetLastError();
+  if (error == cudaErrorNoKernelImageForDevice) {
+    const runtime::PhysicalGpu& card = runtime::physical_gpus()[static_cast<std::size_t>(gpu)];
+    fail(ErrorCode::Device, operation,
+         "this build has no code for GPU {}, {} of compute capability {}.{}; configure it with "
+         "-DCMAKE_CUDA_ARCHITECTURES={}{}",
+         gpu, card.name, card.major, card.minor, card.major, card.minor);
+  }
   fail(ErrorCode::Cuda, operation, "its CUDA kernel failed: {} ({})", cudaGetErrorString(error),
        cudaGetErrorName(error));
 }
@@ -47,10 +55,10 @@ LaunchScope::LaunchScope(runtime::Stream& stream, const char* operation)
     : stream_(runtime::cuda::cuda_stream(stream)), operation_(operation), current_(stream_.gpu()) {}
 
 void LaunchScope::finish(cudaError_t launched) {
-  if (launched != cudaSuccess) fail_kernel(operation_, launched);
+  if (launched != cudaSuccess) fail_kernel(operation_, launched, stream_.gpu());
   if (!is_blocking() || stream_.is_capturing()) return;
   const cudaError_t ran = cudaStreamSynchronize(stream_.handle());
-  if (ran != cudaSuccess) fail_kernel(operation_, ran);
+  if (ran != cudaSuccess) fail_kernel(operation_, ran, stream_.gpu());
 }
 
 namespace {

@@ -1,10 +1,12 @@
 // Requests that a test can make of the emulated GPUs beyond CUDA's API.
 //
 // Environment, read once: LOCKSTEP_EMULATED_GPUS (2), LOCKSTEP_EMULATED_MEMORY_MIB of each (4096),
-// LOCKSTEP_EMULATED_PEER_ACCESS=0 (GPUs cannot read each other's memory), LOCKSTEP_EMULATED_DRIVER:
-// the newest CUDA that the driver serves (12040 is 12.4; 0: no driver is installed);
-// LOCKSTEP_EMULATED_DEADLOCK_SECONDS (20): a call that waits so long for a GPU ends the program. As
-// on hardware, CUDA_MODULE_LOADING=EAGER loads kernels before their first launch.
+// LOCKSTEP_EMULATED_PEER_ACCESS=none (GPUs cannot read each other's memory) or refused (they are
+// said to, and enabling it fails), LOCKSTEP_EMULATED_KERNELS=none (the build has no code for these
+// GPUs), LOCKSTEP_EMULATED_DRIVER: the newest CUDA that the driver serves (12040 is 12.4; 0: no
+// driver is installed); LOCKSTEP_EMULATED_DEADLOCK_SECONDS (20): a call that waits so long for a
+// GPU ends the program. As on hardware, CUDA_MODULE_LOADING=EAGER loads kernels before their first
+// launch.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -30,6 +30,15 @@ bool fits(cudaMemcpyKind kind, Place from, Place to) {
   return from_gpu == (from == Place::gpu) && to_gpu == (to == Place::gpu);
 }
 
+// True if the stream's GPU may copy between the host and the memory at `pointer`. That of another
+// GPU counts as out of reach without peer access: CUDA's documentation does not say otherwise.
+bool reaches(const CUstream_st& stream, const void* pointer) {
+  const auto found = find_allocation(pointer);
+  if (!found || found->allocation.kind != Allocation::Kind::device) return true;
+  const int gpu = found->allocation.gpu;
+  return gpu == stream.gpu || state().enabled_peers.contains({stream.gpu, gpu});
+}
+
 bool overlap(const void* a, const void* b, std::size_t num_bytes) {
   const auto first = reinterpret_cast<std::uintptr_t>(a);
   const auto second = reinterpret_cast<std::uintptr_t>(b);
@@ -49,6 +58,10 @@ cudaError_t copy(void* to, const void* from, std::size_t num_bytes, cudaMemcpyKi
     const auto target = place_of(to, num_bytes);
     if (!source || !target || overlap(to, from, num_bytes)) return cudaErrorInvalidValue;
     if (!fits(kind, *source, *target)) return cudaErrorInvalidValue;
+    const bool is_between_gpus = *source == Place::gpu && *target == Place::gpu;
+    if (!is_between_gpus && (!reaches(*stream, from) || !reaches(*stream, to))) {
+      return cudaErrorInvalidValue;
+    }
     // The call cannot wait. A copy from pageable memory to a GPU is accepted as on hardware: each
     // launch of the graph reads that memory again, whether or not it is still there.
     if (is_capturing(*stream) && *target == Place::pageable) {

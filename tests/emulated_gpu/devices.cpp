@@ -97,7 +97,7 @@ cudaError_t CUDARTAPI cudaRuntimeGetVersion(int* runtimeVersion) {
 cudaError_t CUDARTAPI cudaDeviceCanAccessPeer(int* canAccessPeer, int device, int peerDevice) {
   return api([&] {
     if (!is_gpu(device) || !is_gpu(peerDevice)) return cudaErrorInvalidDevice;
-    *canAccessPeer = state().peers_are_possible && device != peerDevice ? 1 : 0;
+    *canAccessPeer = state().peers != State::Peers::none && device != peerDevice ? 1 : 0;
     return cudaSuccess;
   });
 }
@@ -106,7 +106,10 @@ cudaError_t CUDARTAPI cudaDeviceEnablePeerAccess(int peerDevice, unsigned flags)
   return api_on_gpu([&] {
     if (!is_gpu(peerDevice) || peerDevice == the_current_gpu) return cudaErrorInvalidDevice;
     if (flags != 0) return cudaErrorInvalidValue;
-    if (!state().peers_are_possible) return cudaErrorPeerAccessUnsupported;
-    return cudaSuccess;
+    if (state().peers == State::Peers::none) return cudaErrorPeerAccessUnsupported;
+    if (state().peers == State::Peers::refused) return cudaErrorTooManyPeers;
+    const std::lock_guard lock(state().mutex);
+    const bool is_new = state().enabled_peers.emplace(the_current_gpu, peerDevice).second;
+    return is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
   });
 }

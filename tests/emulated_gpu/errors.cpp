@@ -14,6 +14,8 @@ const char* CUDARTAPI cudaGetErrorName(cudaError_t error) {
     LOCKSTEP_NAME(cudaErrorNoDevice)
     LOCKSTEP_NAME(cudaErrorInvalidDevice)
     LOCKSTEP_NAME(cudaErrorPeerAccessUnsupported)
+    LOCKSTEP_NAME(cudaErrorNoKernelImageForDevice)
+    LOCKSTEP_NAME(cudaErrorTooManyPeers)
     LOCKSTEP_NAME(cudaErrorInvalidResourceHandle)
 #if CUDART_VERSION >= 12030
     LOCKSTEP_NAME(cudaErrorLossyQuery)

@@ -23,6 +23,7 @@ cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
                    std::function<void()> thread_body) {
   return api_on_gpu([&] {
     if (!is_possible(config.gridDim, config.blockDim)) return cudaErrorInvalidConfiguration;
+    if (!state().has_kernels) return cudaErrorNoKernelImageForDevice;
     load_kernel(kernel);
     const std::lock_guard lock(state().mutex);
     const auto stream = find_stream(config.stream);

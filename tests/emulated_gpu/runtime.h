@@ -16,9 +16,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "tests/emulated_gpu/control.h"
@@ -94,11 +96,13 @@ struct State {
   std::mutex mutex;
   std::vector<std::unique_ptr<Gpu>> gpus;
   std::size_t num_bytes_per_gpu = 0;
-  bool peers_are_possible = true;
+  enum class Peers { none, refused, possible } peers{};  // refused: promised, but not enabled
+  std::set<std::pair<int, int>> enabled_peers;           // by current GPU and peer
   int driver_version = CUDART_VERSION;
   bool loads_kernels_lazily = true;
   std::mutex loader;  // held while a kernel is loaded
   std::chrono::seconds deadlock_after{};
+  bool has_kernels = true;  // for these GPUs
   std::map<std::uintptr_t, Allocation> allocations;
   std::optional<std::size_t> num_bytes_until_failure;  // until cudaMalloc fails
   std::unordered_map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;

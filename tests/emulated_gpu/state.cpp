@@ -16,17 +16,24 @@ bool is_in_environment(const char* name, std::string_view value) {
   return text != nullptr && text == value;
 }
 
+State::Peers peers_from_environment() {
+  constexpr const char* kName = "LOCKSTEP_EMULATED_PEER_ACCESS";
+  if (is_in_environment(kName, "none")) return State::Peers::none;
+  return is_in_environment(kName, "refused") ? State::Peers::refused : State::Peers::possible;
+}
+
 thread_local cudaError_t the_last_error = cudaSuccess;
 
 }  // namespace
 
 State::State()
     : num_bytes_per_gpu(number_from_environment("LOCKSTEP_EMULATED_MEMORY_MIB", 4096) << 20),
-      peers_are_possible(number_from_environment("LOCKSTEP_EMULATED_PEER_ACCESS", 1) != 0),
+      peers(peers_from_environment()),
       driver_version(
           static_cast<int>(number_from_environment("LOCKSTEP_EMULATED_DRIVER", CUDART_VERSION))),
       loads_kernels_lazily(!is_in_environment("CUDA_MODULE_LOADING", "EAGER")),
-      deadlock_after(number_from_environment("LOCKSTEP_EMULATED_DEADLOCK_SECONDS", 20)) {
+      deadlock_after(number_from_environment("LOCKSTEP_EMULATED_DEADLOCK_SECONDS", 20)),
+      has_kernels(!is_in_environment("LOCKSTEP_EMULATED_KERNELS", "none")) {
   gpus.resize(number_from_environment("LOCKSTEP_EMULATED_GPUS", 2));
   for (auto& gpu : gpus) gpu = std::make_unique<Gpu>();
 }

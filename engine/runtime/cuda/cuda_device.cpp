@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/log.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/logical_device.h"
@@ -17,16 +18,20 @@
 namespace lockstep::runtime {
 namespace {
 
-// Lets GPU `from` read and write the memory of GPU `to`, if it can.
+// Lets GPU `from` read and write the memory of GPU `to`, if it can. CUDA may refuse what it
+// promised: a GPU has at most eight peers where no NVSwitch connects them.
 void enable_peer_access(int from, int to) {
   if (!has_peer_access(from, to)) return;
   const cuda::CurrentGpu current(from);
   const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
-  if (error == cudaErrorPeerAccessAlreadyEnabled) {
-    cudaGetLastError();
-  } else {
-    cuda::check(error, "cudaDeviceEnablePeerAccess");
-  }
+  if (error == cudaSuccess) return;
+  cudaGetLastError();
+  if (error == cudaErrorPeerAccessAlreadyEnabled) return;
+  const bool is_refused = error == cudaErrorTooManyPeers || error == cudaErrorPeerAccessUnsupported;
+  if (!is_refused) cuda::fail_call("cudaDeviceEnablePeerAccess", error);
+  deny_peer_access(from, to);
+  log_info("GPU {} cannot reach the memory of GPU {} ({}): what it reads there is copied first",
+           from, to, cudaGetErrorName(error));
 }
 
 // Lets this GPU and those already in use reach each other's memory. GPUs that were never named are

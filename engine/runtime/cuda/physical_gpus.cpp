@@ -4,6 +4,9 @@
 
 #include <array>
 #include <cstdlib>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "engine/runtime/cuda/check.h"
 
@@ -66,6 +69,17 @@ PhysicalGpu describe(int ordinal) {
   return gpu;
 }
 
+// The answers for pairs of GPUs.
+struct PeerAccess {
+  std::mutex mutex;
+  std::map<std::pair<int, int>, bool> known;  // by from and to
+};
+
+PeerAccess& peer_access() {
+  static PeerAccess& instance = *new PeerAccess;
+  return instance;
+}
+
 const Found& found() {
   static const Found result = [] {
     Found all;
@@ -97,9 +111,19 @@ const std::string& no_gpu_reason() {
 
 bool has_peer_access(int from, int to) {
   if (from == to) return true;
+  PeerAccess& all = peer_access();
+  const std::lock_guard lock(all.mutex);
+  const auto known = all.known.find({from, to});
+  if (known != all.known.end()) return known->second;
   int can_access = 0;
   CUDA_CHECK(cudaDeviceCanAccessPeer(&can_access, from, to));
-  return can_access != 0;
+  return all.known[{from, to}] = can_access != 0;
+}
+
+void deny_peer_access(int from, int to) {
+  PeerAccess& all = peer_access();
+  const std::lock_guard lock(all.mutex);
+  all.known[{from, to}] = false;
 }
 
 }  // namespace lockstep::runtime

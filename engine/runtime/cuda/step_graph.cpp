@@ -34,12 +34,13 @@ class StepNumbers {
     }
     return static_cast<const std::int64_t*>(number->data());
   }
-  // CUDA takes so few bytes from the host's memory at once, without waiting.
-  void write(const CudaStream& stream) const {
+  // CUDA takes so few bytes from the host's memory at once, without waiting. Each number is written
+  // by its own device's stream: another GPU may not reach it.
+  void write() const {
     const auto step = static_cast<std::int64_t>(thread_context().step);
     for (const auto& [device, number] : numbers_) {
-      CUDA_CHECK(cudaMemcpyAsync(number->data(), &step, sizeof(step), cudaMemcpyHostToDevice,
-                                 stream.handle()));
+      copy_on_cuda_stream(logical_device(device).compute_stream(), number->data(), &step,
+                          sizeof(step));
     }
   }
   void clear() { numbers_.clear(); }
@@ -183,9 +184,9 @@ struct StepGraph::Parts {
   }
 
   void launch() const {
+    step_numbers.write();
     join();
     const cuda::CurrentGpu current(leader().gpu());
-    step_numbers.write(leader());
     CUDA_CHECK(cudaGraphLaunch(executable, leader().handle()));
     fork();
   }

@@ -1,4 +1,5 @@
 // Only on an emulated GPU: machines that are not there, kernels that fail, and GPUs that are full.
+#include "engine/core/thread_context.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/step_graph.h"
 #include "tests/emulated_gpu/control.h"
@@ -42,7 +43,7 @@ TEST(Machines, WithAnOldDriverSayWhatTheyNeed) {
 TEST(Machines, WithoutPeerAccessCopyAllTheSame) {
   EXPECT_IN_NEW_PROCESS({
     setenv("LOCKSTEP_EMULATED_GPUS", "2", 1);
-    setenv("LOCKSTEP_EMULATED_PEER_ACCESS", "0", 1);
+    setenv("LOCKSTEP_EMULATED_PEER_ACCESS", "none", 1);
     EXPECT_FALSE(has_peer_access(0, 1));
     EXPECT_TRUE(has_peer_access(1, 1));
     const Device gpus[] = {{DeviceType::cuda, 0}, {DeviceType::cuda, 1}};
@@ -55,6 +56,72 @@ TEST(Machines, WithoutPeerAccessCopyAllTheSame) {
       y.fill(8);
       EXPECT_EQ(values_of(x), std::vector<float>(10'000, float(round)));
     }
+  });
+}
+
+TEST(Machines, WithoutPeerAccessTellEachGpuTheStepOfAGraph) {
+  EXPECT_IN_NEW_PROCESS({
+    setenv("LOCKSTEP_EMULATED_GPUS", "2", 1);
+    setenv("LOCKSTEP_EMULATED_PEER_ACCESS", "none", 1);
+    const Device gpus[] = {{DeviceType::cuda, 0}, {DeviceType::cuda, 1}};
+    std::vector<Tensor> steps;
+    for (const Device gpu : gpus) steps.push_back(Tensor::zeros({1}, DType::int64, gpu));
+    StepGraph graph({gpus[0], gpus[1]});
+    for (std::uint64_t step = 0; step < 6; ++step) {
+      thread_context().step = step;
+      graph.run([&] {
+        for (const Tensor& tensor : steps) {
+          const std::int64_t* number = captured_step_number(tensor.device());
+          if (number == nullptr) continue;  // a step that warms up
+          copy_on_cuda_stream(tensor.stream(), tensor.raw(), number, sizeof(*number));
+        }
+      });
+    }
+    for (const Tensor& tensor : steps) {
+      std::int64_t found = 0;
+      copy_on_cuda_stream(tensor.stream(), &found, tensor.raw(), sizeof(found));
+      tensor.stream().synchronize();
+      EXPECT_EQ(found, 5);
+    }
+  });
+}
+
+TEST(Machines, WhosePeerAccessIsPromisedAndRefusedWorkAllTheSame) {
+  EXPECT_IN_NEW_PROCESS({
+    setenv("LOCKSTEP_EMULATED_GPUS", "2", 1);
+    setenv("LOCKSTEP_EMULATED_PEER_ACCESS", "refused", 1);
+    const Device gpus[] = {{DeviceType::cuda, 0}, {DeviceType::cuda, 1}};
+    EXPECT_TRUE(has_peer_access(0, 1));
+    const Tensor x = Tensor::full({100}, 3, DType::float32, gpus[0]);
+    const Tensor y = Tensor::zeros({100}, DType::float32, gpus[1]);
+    EXPECT_FALSE(has_peer_access(0, 1));
+    EXPECT_FALSE(reaches(logical_device(gpus[1]), logical_device(gpus[0])));
+    y.copy_from(x);
+    EXPECT_EQ(values_of(y), std::vector<float>(100, 3));
+  });
+}
+
+// Another library of the process, such as NCCL, may have enabled it.
+TEST(Machines, WhosePeerAccessIsEnabledAlreadyWorkAllTheSame) {
+  EXPECT_IN_NEW_PROCESS({
+    setenv("LOCKSTEP_EMULATED_GPUS", "2", 1);
+    cudaSetDevice(1);
+    EXPECT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaSuccess);
+    EXPECT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaErrorPeerAccessAlreadyEnabled);
+    const Device gpus[] = {{DeviceType::cuda, 0}, {DeviceType::cuda, 1}};
+    logical_device(gpus[0]);
+    EXPECT_TRUE(reaches(logical_device(gpus[1]), logical_device(gpus[0])));
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  });
+}
+
+TEST(Machines, WithoutCodeForTheirGpuNameTheOption) {
+  EXPECT_IN_NEW_PROCESS({
+    setenv("LOCKSTEP_EMULATED_KERNELS", "none", 1);
+    expect_error(ErrorCode::Device,
+                 "this build has no code for GPU 0, Emulated GPU 0 of compute capability 9.0; "
+                 "configure it with -DCMAKE_CUDA_ARCHITECTURES=90",
+                 [] { Tensor::full({3}, 1, DType::float32, kFirst); });
   });
 }
 
