@@ -1,10 +1,10 @@
 // How float32 matrices are multiplied: the precision, and on GPUs the choice of the algorithm.
 //
-// Tensor cores are many times faster than float32 arithmetic, but round the factors first. Sums are
-// always float32, and matrices in memory stay float32. The setting is process-wide, and every
-// product reads it when it is enqueued; a captured graph keeps the setting of its capture. float64
-// is always multiplied in full. The CPU's products are exact to float32's rounding, except for
-// bf16, which it imitates.
+// Tensor cores are many times faster than float32 arithmetic, but round the factors first, those of
+// attention's products too. Sums are always float32, and matrices in memory stay float32. The
+// setting is process-wide, and every product reads it when it is enqueued; a captured graph keeps
+// the setting of its capture. float64 is always multiplied in full. The CPU's products are exact to
+// float32's rounding, except for bf16, which it imitates.
 // Source: torch.set_float32_matmul_precision, with its words; bf16 is torch.autocast's.
 #pragma once
 
@@ -21,7 +21,7 @@ enum class MatmulPrecision {
   highest,  // float32: relative error of a product around 1e-7
   high,     // TF32, factors rounded to 10 bits after the point: around 5e-4
   medium,   // bfloat16, factors rounded to 7 bits: around 4e-3
-  bf16,  // the same, but factors are copied into bfloat16 matrices; attention's inputs are rounded
+  bf16,     // the same, but factors are copied into bfloat16 matrices
 };
 
 namespace detail {

@@ -1,26 +1,60 @@
-// Causal attention without a matrix of scores. Four threads of a warp share a query (in backward
-// also a key): each holds a quarter of its channels in registers. A block of threads goes through
-// the keys, or queries, in tiles of shared memory. Every sum has one order, and there are no
-// atomics.
-// Source: Dao et al., "FlashAttention", NeurIPS 2022.
+// Causal attention in tiles, without a matrix of scores: FlashAttention-2.
+//
+// For a head with queries Q, keys K and values V, attention is
+//   S = scale * Q K^T,   P = softmax of each row of S,   Y = P V,
+// where row i sees the columns 0 ... i. S and P have length x length elements. If memory holds
+// them, then reading and writing them is most of the time; so here they never leave the registers
+// in which they are made.
+//
+// Forward, a warp keeps 16 queries. It goes through the keys in tiles: scores of one tile, their
+// exponentials, and at once their product with the tile's values. A softmax needs the largest score
+// of its row, which is known only at the end. But it may be corrected: with m the largest score so
+// far, the warp keeps
+//   sum = sum of exp(s - m)   and   y = sum of exp(s - m) * value.
+// If a tile raises m to m', both are multiplied by exp(m - m'). At the end y / sum is the result,
+// and m + log(sum), the only number that is kept of each row of scores, is for backward.
+//
+// Backward makes P again, P = exp(S - log_sum), and with the gradients' formulas
+//   grad_V = P^T grad_Y,   grad_P = grad_Y V^T,   grad_S = P * (grad_P - D),
+//   grad_Q = scale * grad_S K,   grad_K = scale * grad_S^T Q
+// it needs of a whole row only D = row sum of P * grad_P. That is also the row sum of
+// grad_Y * Y, because Y = P V: one product of two short rows. There are two passes. In the first a
+// warp keeps 16 queries with their grad_Q, and meets the keys; in the second it keeps 16 keys with
+// their grad_K and grad_V, and meets the queries. So a sum belongs to one warp, which adds in one
+// order; a single pass would have to add to the gradients of others, by atomics.
+//
+// Work: with n = length^2 / 2 * head size, 2 n multiplications forward and 7 n backward (a single
+// pass would have 5 n). Memory: all rows, and for each 64 of them the rows that they see.
+// Source: Dao, "FlashAttention-2", 2023; the running softmax is Milakov's and Gimelshein's (2018).
+#include <algorithm>
 #include <cmath>
 
+#include "kernels/cuda/attention_tiles.cuh"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
-#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/product.h"
-#include "kernels/cuda/reduce.cuh"
 #include "kernels/sequence_calls.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
 
-constexpr unsigned kLanes = 4;                  // threads of a query or key
-constexpr unsigned kWarpRows = kWarp / kLanes;  // queries or keys of a warp
-constexpr unsigned kRows = 32;                  // queries or keys of a block
-// Rows of a tile: two tiles of the largest heads are 32 KiB.
-template <typename T>
-constexpr unsigned kTile = 128 / sizeof(T);
+constexpr unsigned kBlockThreads = 128;
+constexpr unsigned kBlockRows = kBlockThreads / kWarp * kWarpRows;
+
+// Rows of a tile: two tiles are at most 34 KiB, of the 48 KiB that every GPU gives a block. The
+// backward passes have fewer, because their warps keep the products of two tiles in registers.
+// float64, with which gradients are checked, has small ones, which compile quickly.
+template <typename By, unsigned kChannels>
+constexpr unsigned kTile = sizeof(typename By::Number) == 8
+                               ? 16u
+                               : std::min(64u, 16384u / unsigned{kChannels *
+                                                                 sizeof(typename By::Stored)});
+template <typename By, unsigned kChannels>
+constexpr unsigned kBackwardTile = std::min(32u, kTile<By, kChannels>);
+// Blocks of a backward pass that a multiprocessor holds at a time: while one waits for its tiles,
+// the others multiply. Larger heads need the registers of all.
+template <unsigned kChannels>
+constexpr unsigned kBlocks = kChannels <= 64 ? 3 : 1;
 
 template <typename T>
 struct Attention {
@@ -29,215 +63,294 @@ struct Attention {
   T* log_sums;
   const T* grad_y;
   T* grad_qkv;
-  T* projections;  // [batch, heads, length]: grad_y * y of each row
+  T* projections;  // [batch, heads, length]: D
   unsigned length, heads, head_size, channels, blocks_per_head;
   T scale;
-  bool takes_bfloat16;
+  bool is_wide;  // rows of heads can be read 16 bytes at a time
 };
 
-// A thread's channel number e. A thread has 16 bytes at a time, one read of shared memory.
-template <typename T>
-__device__ unsigned channel_of(unsigned e, unsigned lane) {
-  constexpr unsigned kWide = kWidth<T>;
-  return (e / kWide * kLanes + lane) * kWide + e % kWide;
+enum class Order { first_block_first, last_block_first };
+
+__device__ unsigned smaller(unsigned a, unsigned b) {
+  return a < b ? a : b;
 }
 
-// The block's head of one sequence, and its first query or key. kPer: channels of a thread; those
-// beyond the head's are zero.
-template <typename T, unsigned kPer>
+// One head of one sequence, and the queries or keys of it that the calling warp keeps, from `first`
+// on. Channels beyond the head's and rows beyond the sequence's are zero.
+template <typename By, unsigned kChannels>
 struct Head {
+  using T = typename By::Number;
+  using Rows = LaneRows<By, kChannels>;
+  const Attention<T>& call;
   std::size_t qkv_at, y_at, row_at;  // where the head's elements begin
   std::size_t qkv_stride, y_stride;
-  unsigned first, row, lane, length, size;
-  bool takes_bfloat16;
+  unsigned block_first, first;  // rows of the block, of the warp
 
-  __device__ explicit Head(const Attention<T>& call)
-      : qkv_stride(3 * std::size_t{call.channels}),
-        y_stride(call.channels),
-        length(call.length),
-        size(call.head_size),
-        takes_bfloat16(call.takes_bfloat16) {
+  // The blocks with most work go first, so that the last to start are short.
+  __device__ Head(const Attention<T>& of, Order order)
+      : call(of), qkv_stride(3 * std::size_t{of.channels}), y_stride(of.channels) {
     const unsigned index = blockIdx.x / call.blocks_per_head;
+    const unsigned block = blockIdx.x % call.blocks_per_head;
     const std::size_t first_row = std::size_t{index / call.heads} * call.length;
     const std::size_t column = std::size_t{index % call.heads} * call.head_size;
     qkv_at = first_row * qkv_stride + column;
     y_at = first_row * y_stride + column;
     row_at = std::size_t{index} * call.length;
-    first = blockIdx.x % call.blocks_per_head * kRows;
-    // Neighbouring threads read the same channels of a tile, so one read serves them all.
-    row = first + threadIdx.x / kWarp * kWarpRows + threadIdx.x % kWarpRows;
-    lane = threadIdx.x % kWarp / kWarpRows;
+    const bool is_last_first = order == Order::last_block_first;
+    block_first = kBlockRows * (is_last_first ? call.blocks_per_head - 1 - block : block);
+    first = block_first + threadIdx.x / kWarp * kWarpRows;
   }
-  __device__ T taken(T value) const {
-    if constexpr (std::is_same_v<T, float>) {
-      if (takes_bfloat16) return static_cast<float>(Bfloat16(value));
-    }
-    return value;
+
+  // The keys of a tile that some query of the warp sees, and the queries that see some of its keys.
+  __device__ Span keys_seen(unsigned tile, unsigned tile_rows) const {
+    const unsigned end = first < call.length ? smaller(call.length, first + kWarpRows) : 0;
+    return {0, end > tile ? smaller(tile_rows, end - tile) : 0};
   }
-  // This thread's channels of a row.
-  __device__ void load(const T* from, std::size_t stride, unsigned at, T (&to)[kPer]) const {
-#pragma unroll
-    for (unsigned e = 0; e < kPer; ++e) {
-      const unsigned channel = channel_of<T>(e, lane);
-      to[e] = at < length && channel < size ? taken(from[at * stride + channel]) : T(0);
-    }
+  __device__ Span queries_seeing(unsigned tile, unsigned tile_rows) const {
+    if (first >= call.length) return {0, 0};
+    return {first > tile ? first - tile : 0, smaller(tile_rows, call.length - tile)};
   }
-  __device__ void store(T* to, std::size_t stride, unsigned at, const T (&from)[kPer]) const {
-    if (at >= length) return;
-#pragma unroll
-    for (unsigned e = 0; e < kPer; ++e) {
-      const unsigned channel = channel_of<T>(e, lane);
-      if (channel < size) to[at * stride + channel] = from[e];
-    }
+
+  // The warp's rows of a matrix of which the lane has columns `column_of(j)`.
+  template <typename Columns>
+  __device__ Rows load(const T* from, std::size_t stride, const Columns& column_of) const {
+    Rows rows;
+    rows.for_each([&](unsigned i, unsigned j, T& value) {
+      const unsigned at = first + By::row(i);
+      const unsigned channel = column_of(j);
+      const bool is_there = at < call.length && channel < call.head_size;
+      value = is_there ? from[at * stride + channel] : T(0);
+    });
+    return rows;
   }
+  __device__ auto factor(const T* from, std::size_t stride) const {
+    return By::factor(load(from, stride, By::factor_column));
+  }
+  __device__ void store(T* to, std::size_t stride, Rows& rows) const {
+    rows.for_each([&](unsigned i, unsigned j, T& value) {
+      const unsigned at = first + By::row(i);
+      const unsigned channel = By::column(j);
+      if (at < call.length && channel < call.head_size) to[at * stride + channel] = value;
+    });
+  }
+  // A number for each of the warp's rows. All lanes of a row have the same one.
+  __device__ void store_number(T* to, unsigned i, T value) const {
+    const unsigned at = first + By::row(i);
+    if (By::column(0) == 0 && at < call.length) to[row_at + at] = value;
+  }
+
   // All threads of the block load the rows of a tile, from `begin` on.
+  template <unsigned kRows>
   __device__ void load_tile(const T* from, std::size_t stride, unsigned begin,
-                            T (&tile)[kTile<T>][kPer * kLanes]) const {
-    constexpr unsigned kWide = kPer * kLanes;
-    for (unsigned i = threadIdx.x; i < kTile<T> * kWide; i += blockDim.x) {
-      const unsigned at = begin + i / kWide;
-      const unsigned channel = i % kWide;
-      tile[i / kWide][channel] =
-          at < length && channel < size ? taken(from[at * stride + channel]) : T(0);
+                            Tile<typename By::Stored, kRows, kChannels>& tile) const {
+    constexpr unsigned kWide = kWidth<T>;
+    constexpr unsigned kPieces = kChannels / kWide;
+#pragma unroll
+    for (unsigned i = threadIdx.x; i < kRows * kPieces; i += kBlockThreads) {
+      const unsigned at = begin + i / kPieces;
+      const unsigned channel = i % kPieces * kWide;
+      const T* const piece = from + at * stride + channel;
+      Vector<T> values{};
+      if (at < call.length && channel < call.head_size) {
+        if (call.is_wide) {
+          values = load_vector<kWide>(piece);
+        } else {
+          for (unsigned e = 0; e < kWide; ++e) {
+            if (channel + e < call.head_size) values.at[e] = piece[e];
+          }
+        }
+      }
+      store_vector(&tile.at[i / kPieces][channel], By::stored(values));
     }
   }
 };
 
-// The sum over the threads of a row, in all of them. REQUIRES: a whole warp calls it.
-template <typename T>
-__device__ T sum_over_lanes(T value) {
-  value += __shfl_xor_sync(kAllLanes, value, kWarpRows);
-  value += __shfl_xor_sync(kAllLanes, value, 2 * kWarpRows);
+// op(... op(a, b) ...) over the lanes of a row, in all of them.
+template <typename By, typename T, typename Op>
+__device__ T over_row(T value, const Op& op) {
+#pragma unroll
+  for (unsigned distance = By::kRowLanes / 2; distance > 0; distance /= 2) {
+    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
   return value;
 }
-
-template <unsigned kPer, typename T>
-__device__ T dot(const T (&mine)[kPer], const T* row, unsigned lane) {
-  T sum = T(0);
-#pragma unroll
-  for (unsigned e = 0; e < kPer; ++e) sum += mine[e] * row[channel_of<T>(e, lane)];
-  return sum_over_lanes(sum);
+template <typename By, typename T>
+__device__ T sum_over_row(T value) {
+  return over_row<By>(value, [](T a, T b) { return a + b; });
 }
 
-template <unsigned kPer, typename T>
-__device__ void add_times(T (&to)[kPer], T factor, const T* row, unsigned lane) {
-#pragma unroll
-  for (unsigned e = 0; e < kPer; ++e) to[e] += factor * row[channel_of<T>(e, lane)];
-}
+// The softmax of the warp's queries over the tiles so far.
+template <typename By>
+struct RunningSoftmax {
+  using T = typename By::Number;
+  T largest[By::kLaneRows];  // scores
+  T sum[By::kLaneRows];      // of exp(score - largest) over the lane's own columns
 
-template <typename T, unsigned kPer>
-__global__ void attention_kernel(Attention<T> call) {
-  alignas(16) __shared__ T keys[kTile<T>][kPer * kLanes];
-  alignas(16) __shared__ T values[kTile<T>][kPer * kLanes];
-  const Head<T, kPer> head(call);
-  const T* const q_rows = call.qkv + head.qkv_at;
-  T q[kPer];
-  T sum[kPer] = {};
-  head.load(q_rows, head.qkv_stride, head.row, q);
-  T largest = -static_cast<T>(INFINITY);
-  T total = T(0);
-  for (unsigned key = 0; key < head.first + kRows && key < head.length; key += kTile<T>) {
-    __syncthreads();
-    head.load_tile(q_rows + call.channels, head.qkv_stride, key, keys);
-    head.load_tile(q_rows + 2 * std::size_t{call.channels}, head.qkv_stride, key, values);
-    __syncthreads();
-    T scores[kTile<T>];
-    T top = largest;
-#pragma unroll
-    for (unsigned j = 0; j < kTile<T>; ++j) {
-      const T score = call.scale * dot(q, keys[j], head.lane);
-      scores[j] = key + j <= head.row ? score : -static_cast<T>(INFINITY);
-      top = scores[j] > top ? scores[j] : top;
-    }
-    const T kept = exp_of(largest - top);
-    total *= kept;
-#pragma unroll
-    for (unsigned e = 0; e < kPer; ++e) sum[e] *= kept;
-#pragma unroll
-    for (unsigned j = 0; j < kTile<T>; ++j) {
-      const T p = exp_of(scores[j] - top);
-      total += p;
-      add_times(sum, p, values[j], head.lane);
-    }
-    largest = top;
-  }
-#pragma unroll
-  for (unsigned e = 0; e < kPer; ++e) sum[e] *= T(1) / total;
-  head.store(call.y + head.y_at, head.y_stride, head.row, sum);
-  if (head.lane == 0 && head.row < head.length) {
-    call.log_sums[head.row_at + head.row] = largest + log_of(total);
-  }
-}
-
-// The gradient of queries, and the projections for that of keys and values.
-template <typename T, unsigned kPer>
-__global__ void query_gradient_kernel(Attention<T> call) {
-  alignas(16) __shared__ T keys[kTile<T>][kPer * kLanes];
-  alignas(16) __shared__ T values[kTile<T>][kPer * kLanes];
-  const Head<T, kPer> head(call);
-  const T* const q_rows = call.qkv + head.qkv_at;
-  T q[kPer];
-  T grad_y[kPer];
-  T grad_q[kPer] = {};
-  head.load(q_rows, head.qkv_stride, head.row, q);
-  head.load(call.grad_y + head.y_at, head.y_stride, head.row, grad_y);
-  const bool is_row = head.row < head.length;
-  T product = T(0);
-  {
-    T y[kPer];
-    head.load(call.y + head.y_at, head.y_stride, head.row, y);
-#pragma unroll
-    for (unsigned e = 0; e < kPer; ++e) product += grad_y[e] * y[e];
-  }
-  const T projection = sum_over_lanes(product);
-  if (is_row && head.lane == 0) call.projections[head.row_at + head.row] = projection;
-  const T log_sum = is_row ? call.log_sums[head.row_at + head.row] : T(0);
-  for (unsigned key = 0; key < head.first + kRows && key < head.length; key += kTile<T>) {
-    __syncthreads();
-    head.load_tile(q_rows + call.channels, head.qkv_stride, key, keys);
-    head.load_tile(q_rows + 2 * std::size_t{call.channels}, head.qkv_stride, key, values);
-    __syncthreads();
-    for (unsigned j = 0; j < kTile<T>; ++j) {
-      const T score = call.scale * dot(q, keys[j], head.lane);
-      const T grad_p = dot(grad_y, values[j], head.lane);
-      if (key + j > head.row || !is_row) continue;
-      const T p = exp_of(score - log_sum);
-      add_times(grad_q, call.scale * p * (grad_p - projection), keys[j], head.lane);
+  __device__ RunningSoftmax() {
+    for (unsigned i = 0; i < By::kLaneRows; ++i) {
+      largest[i] = -static_cast<T>(INFINITY);
+      sum[i] = T(0);
     }
   }
-  head.store(call.grad_qkv + head.qkv_at, head.qkv_stride, head.row, grad_q);
+
+  // Turns scores into exp(score - largest), and scales y to the largest score that is now known.
+  template <unsigned kRows, unsigned kChannels>
+  __device__ void take(LaneRows<By, kRows>& scores, LaneRows<By, kChannels>& y) {
+    T top[By::kLaneRows], kept[By::kLaneRows];
+    for (unsigned i = 0; i < By::kLaneRows; ++i) top[i] = largest[i];
+    scores.for_each(
+        [&](unsigned i, unsigned, T& score) { top[i] = score > top[i] ? score : top[i]; });
+#pragma unroll
+    for (unsigned i = 0; i < By::kLaneRows; ++i) {
+      top[i] = over_row<By>(top[i], [](T a, T b) { return b > a ? b : a; });
+      kept[i] = exp_of(largest[i] - top[i]);
+      largest[i] = top[i];
+      sum[i] *= kept[i];
+    }
+    scores.for_each([&](unsigned i, unsigned, T& score) {
+      score = exp_of(score - top[i]);
+      sum[i] += score;
+    });
+    y.for_each([&](unsigned i, unsigned, T& value) { value *= kept[i]; });
+  }
+};
+
+template <typename Wanted, unsigned kChannels>
+__global__ void __launch_bounds__(kBlockThreads)
+    attention_kernel(Attention<typename Wanted::Number> call) {
+  using By = Available<Wanted>;
+  using T = typename By::Number;
+  constexpr unsigned kRows = kTile<By, kChannels>;
+  __shared__ Tile<typename By::Stored, kRows, kChannels> keys, values;
+  const Head<By, kChannels> head(call, Order::last_block_first);
+  const T* const queries = call.qkv + head.qkv_at;
+  const auto q = head.factor(queries, head.qkv_stride);
+  LaneRows<By, kChannels> y{};
+  RunningSoftmax<By> softmax;
+  for (unsigned key = 0; key < smaller(call.length, head.block_first + kBlockRows); key += kRows) {
+    __syncthreads();
+    head.load_tile(queries + call.channels, head.qkv_stride, key, keys);
+    head.load_tile(queries + 2 * std::size_t{call.channels}, head.qkv_stride, key, values);
+    __syncthreads();
+    const Span seen = head.keys_seen(key, kRows);
+    if (seen.is_empty()) continue;
+    LaneRows<By, kRows> scores{};
+    By::multiply_rows(scores, q, keys, seen);
+    scores.for_each([&](unsigned i, unsigned j, T& score) {
+      const bool is_seen = key + By::column(j) <= head.first + By::row(i);
+      score = is_seen ? call.scale * score : -static_cast<T>(INFINITY);
+    });
+    softmax.take(scores, y);
+    By::multiply_columns(y, By::factor(scores), values, seen);
+  }
+  T sum[By::kLaneRows];
+#pragma unroll
+  for (unsigned i = 0; i < By::kLaneRows; ++i) {
+    sum[i] = sum_over_row<By>(softmax.sum[i]);
+    head.store_number(call.log_sums, i, softmax.largest[i] + log_of(sum[i]));
+    sum[i] = T(1) / sum[i];
+  }
+  y.for_each([&](unsigned i, unsigned, T& value) { value *= sum[i]; });
+  head.store(call.y + head.y_at, head.y_stride, y);
 }
 
-template <typename T, unsigned kPer>
-__global__ void key_gradient_kernel(Attention<T> call) {
-  alignas(16) __shared__ T queries[kTile<T>][kPer * kLanes];
-  alignas(16) __shared__ T grads[kTile<T>][kPer * kLanes];
-  const Head<T, kPer> head(call);
-  const T* const q_rows = call.qkv + head.qkv_at;
-  T k[kPer];
-  T v[kPer];
-  T grad_k[kPer] = {};
-  T grad_v[kPer] = {};
-  head.load(q_rows + call.channels, head.qkv_stride, head.row, k);
-  head.load(q_rows + 2 * std::size_t{call.channels}, head.qkv_stride, head.row, v);
-  for (unsigned query = head.first; query < head.length; query += kTile<T>) {
+// Reads the log-sums of the warp's queries and computes their D, which is also kept for the pass
+// over keys. D takes the factors that the products take, rounded as they are.
+template <typename By, unsigned kChannels, typename T>
+__device__ void project(const Head<By, kChannels>& head, T (&log_sums)[By::kLaneRows],
+                        T (&projections)[By::kLaneRows]) {
+  auto products = head.load(head.call.grad_y + head.y_at, head.y_stride, By::column);
+  const auto y = head.load(head.call.y + head.y_at, head.y_stride, By::column);
+  for (unsigned i = 0; i < By::kLaneRows; ++i) projections[i] = T(0);
+  products.for_each([&](unsigned i, unsigned j, T& grad_y) {
+    projections[i] += By::rounded(grad_y) * y.at[i][j];
+  });
+#pragma unroll
+  for (unsigned i = 0; i < By::kLaneRows; ++i) {
+    projections[i] = sum_over_row<By>(projections[i]);
+    head.store_number(head.call.projections, i, projections[i]);
+    const unsigned at = head.first + By::row(i);
+    log_sums[i] = at < head.call.length ? head.call.log_sums[head.row_at + at] : T(0);
+  }
+}
+
+template <typename Wanted, unsigned kChannels>
+__global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
+    query_gradient_kernel(Attention<typename Wanted::Number> call) {
+  using By = Available<Wanted>;
+  using T = typename By::Number;
+  constexpr unsigned kRows = kBackwardTile<By, kChannels>;
+  __shared__ Tile<typename By::Stored, kRows, kChannels> keys, values;
+  const Head<By, kChannels> head(call, Order::last_block_first);
+  const T* const queries = call.qkv + head.qkv_at;
+  T log_sums[By::kLaneRows], projections[By::kLaneRows];
+  project(head, log_sums, projections);
+  const auto q = head.factor(queries, head.qkv_stride);
+  const auto grad_y = head.factor(call.grad_y + head.y_at, head.y_stride);
+  LaneRows<By, kChannels> grad_q{};
+  for (unsigned key = 0; key < smaller(call.length, head.block_first + kBlockRows); key += kRows) {
     __syncthreads();
-    head.load_tile(q_rows, head.qkv_stride, query, queries);
+    head.load_tile(queries + call.channels, head.qkv_stride, key, keys);
+    head.load_tile(queries + 2 * std::size_t{call.channels}, head.qkv_stride, key, values);
+    __syncthreads();
+    const Span seen = head.keys_seen(key, kRows);
+    if (seen.is_empty()) continue;
+    LaneRows<By, kRows> scores{}, grad_p{};
+    By::multiply_rows(scores, q, keys, seen);
+    By::multiply_rows(grad_p, grad_y, values, seen);
+    scores.for_each([&](unsigned i, unsigned j, T& score) {
+      const bool is_seen = key + By::column(j) <= head.first + By::row(i);
+      const T p = is_seen ? exp_of(call.scale * score - log_sums[i]) : T(0);
+      score = call.scale * p * (grad_p.at[i][j] - projections[i]);
+    });
+    By::multiply_columns(grad_q, By::factor(scores), keys, seen);
+  }
+  head.store(call.grad_qkv + head.qkv_at, head.qkv_stride, grad_q);
+}
+
+// Here the rows of scores are keys, and their columns queries.
+template <typename Wanted, unsigned kChannels>
+__global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
+    key_gradient_kernel(Attention<typename Wanted::Number> call) {
+  using By = Available<Wanted>;
+  using T = typename By::Number;
+  constexpr unsigned kRows = kBackwardTile<By, kChannels>;
+  __shared__ Tile<typename By::Stored, kRows, kChannels> queries, grads;
+  __shared__ T log_sums[kRows], projections[kRows];
+  const Head<By, kChannels> head(call, Order::first_block_first);
+  const T* const rows = call.qkv + head.qkv_at;
+  const auto k = head.factor(rows + call.channels, head.qkv_stride);
+  const auto v = head.factor(rows + 2 * std::size_t{call.channels}, head.qkv_stride);
+  LaneRows<By, kChannels> grad_k{}, grad_v{};
+  for (unsigned query = head.block_first; query < call.length; query += kRows) {
+    __syncthreads();
+    head.load_tile(rows, head.qkv_stride, query, queries);
     head.load_tile(call.grad_y + head.y_at, head.y_stride, query, grads);
-    __syncthreads();
-    for (unsigned j = 0; j < kTile<T>; ++j) {
-      const T score = call.scale * dot(k, queries[j], head.lane);
-      const T grad_p = dot(v, grads[j], head.lane);
-      if (query + j >= head.length || query + j < head.row) continue;
-      const std::size_t at = head.row_at + query + j;
-      const T p = exp_of(score - call.log_sums[at]);
-      add_times(grad_v, p, grads[j], head.lane);
-      add_times(grad_k, call.scale * p * (grad_p - call.projections[at]), queries[j], head.lane);
+    if (threadIdx.x < kRows) {
+      const bool is_row = query + threadIdx.x < call.length;
+      const std::size_t at = head.row_at + query + threadIdx.x;
+      log_sums[threadIdx.x] = is_row ? call.log_sums[at] : static_cast<T>(INFINITY);  // P = 0
+      projections[threadIdx.x] = is_row ? call.projections[at] : T(0);
     }
+    __syncthreads();
+    const Span seeing = head.queries_seeing(query, kRows);
+    if (seeing.is_empty()) continue;
+    LaneRows<By, kRows> scores{}, grad_p{};
+    By::multiply_rows(scores, k, queries, seeing);
+    scores.for_each([&](unsigned i, unsigned j, T& score) {
+      const bool is_seen = head.first + By::row(i) <= query + By::column(j);
+      score = is_seen ? exp_of(call.scale * score - log_sums[By::column(j)]) : T(0);
+    });
+    By::multiply_columns(grad_v, By::factor(scores), grads, seeing);
+    By::multiply_rows(grad_p, v, grads, seeing);
+    scores.for_each([&](unsigned i, unsigned j, T& p) {
+      p *= call.scale * (grad_p.at[i][j] - projections[By::column(j)]);
+    });
+    By::multiply_columns(grad_k, By::factor(scores), queries, seeing);
   }
   T* const grad_rows = call.grad_qkv + head.qkv_at;
-  head.store(grad_rows + call.channels, head.qkv_stride, head.row, grad_k);
-  head.store(grad_rows + 2 * std::size_t{call.channels}, head.qkv_stride, head.row, grad_v);
+  head.store(grad_rows + call.channels, head.qkv_stride, grad_k);
+  head.store(grad_rows + 2 * std::size_t{call.channels}, head.qkv_stride, grad_v);
 }
 
 template <typename T>
@@ -248,36 +361,48 @@ Attention<T> attention_of(const AttentionShape& shape, const ConstTensorView& qk
   call.heads = static_cast<unsigned>(shape.heads);
   call.head_size = static_cast<unsigned>(shape.head_size);
   call.channels = static_cast<unsigned>(shape.channels());
-  call.blocks_per_head = static_cast<unsigned>((shape.length + kRows - 1) / kRows);
+  call.blocks_per_head = static_cast<unsigned>((shape.length + kBlockRows - 1) / kBlockRows);
   call.scale = static_cast<T>(1 / std::sqrt(static_cast<double>(shape.head_size)));
-  call.takes_bfloat16 = takes_bfloat16();
+  call.is_wide = shape.head_size % kWidth<T> == 0 && is_aligned(qkv.data);
   return call;
 }
 
 LaunchShape blocks_of(const AttentionShape& shape) {
-  const std::size_t per_head = (shape.length + kRows - 1) / kRows;
-  return {dim3(static_cast<unsigned>(shape.batch * shape.heads * per_head)), dim3(kRows * kLanes)};
+  const std::size_t per_head = (shape.length + kBlockRows - 1) / kBlockRows;
+  return {dim3(static_cast<unsigned>(shape.batch * shape.heads * per_head)), dim3(kBlockThreads)};
 }
 
-// Calls function.operator()<kPer>() with the channels of a thread, rounded up.
+// Calls function.operator()<kChannels>() with the channels of a head, rounded up.
 template <typename Function>
 void for_channels(std::size_t head_size, Function&& function) {
-  if (head_size <= 4 * kLanes) return function.template operator()<4u>();
-  if (head_size <= 8 * kLanes) return function.template operator()<8u>();
-  if (head_size <= 16 * kLanes) return function.template operator()<16u>();
-  function.template operator()<32u>();
+  if (head_size <= 16) return function.template operator()<16u>();
+  if (head_size <= 32) return function.template operator()<32u>();
+  if (head_size <= 64) return function.template operator()<64u>();
+  function.template operator()<128u>();
+}
+
+// Calls function.operator()<By>() with the type that multiplies elements of this dtype in the
+// precision in force.
+template <typename Function>
+void for_products(DType dtype, const char* operation, Function&& function) {
+  const FactorType factors = dtype == DType::float32 ? factor_type() : FactorType::float32;
+  if (factors == FactorType::tf32) return function.template operator()<TensorCores<Tf32>>();
+  if (factors == FactorType::bfloat16) return function.template operator()<TensorCores<Bfloat16>>();
+  for_floating(dtype, operation, [&]<typename T>() { function.template operator()<Fma<T>>(); });
 }
 
 }  // namespace
 
 void CudaBackend::attention_forward(Stream& stream, const AttentionForward& call) {
   if (call.y.num_elements == 0) return;
-  for_floating(call.qkv.dtype, "attention", [&]<typename T>() {
+  const auto* name = "attention";
+  for_products(call.qkv.dtype, name, [&]<typename By>() {
+    using T = typename By::Number;
     Attention<T> work = attention_of<T>(call.shape, call.qkv);
     work.y = data_of<T>(call.y);
     work.log_sums = data_of<T>(call.log_sums);
-    for_channels(call.shape.head_size, [&]<unsigned kPer>() {
-      launch(stream, "attention", blocks_of(call.shape), attention_kernel<T, kPer>, work);
+    for_channels(call.shape.head_size, [&]<unsigned kChannels>() {
+      launch(stream, name, blocks_of(call.shape), attention_kernel<By, kChannels>, work);
     });
   });
 }
@@ -285,86 +410,19 @@ void CudaBackend::attention_forward(Stream& stream, const AttentionForward& call
 void CudaBackend::attention_backward(Stream& stream, const AttentionBackward& call) {
   if (call.y.num_elements == 0) return;
   const auto* name = "attention backward";
-  for_floating(call.qkv.dtype, name, [&]<typename T>() {
+  for_products(call.qkv.dtype, name, [&]<typename By>() {
+    using T = typename By::Number;
     Attention<T> work = attention_of<T>(call.shape, call.qkv);
     work.y = const_cast<T*>(data_of<T>(call.y));
     work.log_sums = const_cast<T*>(data_of<T>(call.log_sums));
     work.grad_y = data_of<T>(call.grad_y);
     work.grad_qkv = data_of<T>(call.grad_qkv);
     work.projections = data_of<T>(call.scratch);
-    for_channels(call.shape.head_size, [&]<unsigned kPer>() {
-      launch(stream, name, blocks_of(call.shape), query_gradient_kernel<T, kPer>, work);
-      launch(stream, name, blocks_of(call.shape), key_gradient_kernel<T, kPer>, work);
+    work.is_wide = work.is_wide && is_aligned(work.grad_y);
+    for_channels(call.shape.head_size, [&]<unsigned kChannels>() {
+      launch(stream, name, blocks_of(call.shape), query_gradient_kernel<By, kChannels>, work);
+      launch(stream, name, blocks_of(call.shape), key_gradient_kernel<By, kChannels>, work);
     });
-  });
-}
-
-// The plain version keeps all scores: a warp per row.
-
-namespace {
-
-template <typename T>
-__global__ void causal_softmax_kernel(const T* scores, std::size_t rows, std::size_t cols,
-                                      std::size_t length, T scale, T* p) {
-  for_rows(rows, [&](std::size_t row, unsigned lane) {
-    const T* const from = scores + row * cols;
-    T* const to = p + row * cols;
-    const std::size_t seen = row % length + 1;
-    T top = -static_cast<T>(INFINITY);
-    for (std::size_t j = lane; j < seen; j += kWarp) {
-      const T score = scale * from[j];
-      top = score > top ? score : top;
-    }
-    top = largest_in_all_lanes(top);
-    double sum = 0;
-    for (std::size_t j = lane; j < seen; j += kWarp) {
-      sum += static_cast<double>(exp_of(scale * from[j] - top));
-    }
-    sum = sum_in_all_lanes(sum);
-    const T inverse = static_cast<T>(1 / sum);
-    for (std::size_t j = lane; j < cols; j += kWarp) {
-      to[j] = j < seen ? exp_of(scale * from[j] - top) * inverse : T(0);
-    }
-  });
-}
-
-template <typename T>
-__global__ void causal_softmax_gradient_kernel(const T* p, const T* grad_p, std::size_t rows,
-                                               std::size_t cols, T scale, T* grad_scores) {
-  for_rows(rows, [&](std::size_t row, unsigned lane) {
-    const T* const share = p + row * cols;
-    const T* const grad = grad_p + row * cols;
-    double sum = 0;
-    for (std::size_t j = lane; j < cols; j += kWarp) {
-      sum += static_cast<double>(share[j]) * static_cast<double>(grad[j]);
-    }
-    sum = sum_in_all_lanes(sum);
-    const T projection = static_cast<T>(sum);
-    for (std::size_t j = lane; j < cols; j += kWarp) {
-      grad_scores[row * cols + j] = scale * share[j] * (grad[j] - projection);
-    }
-  });
-}
-
-}  // namespace
-
-void CudaBackend::causal_softmax_forward(Stream& stream, const CausalSoftmaxForward& call) {
-  if (call.scores.num_elements() == 0) return;
-  const std::size_t rows = call.scores.batch * call.scores.rows;
-  for_floating(call.scores.dtype, "causal_softmax", [&]<typename T>() {
-    launch(stream, "causal_softmax", covering(rows * kWarp, kThreads), causal_softmax_kernel<T>,
-           data_of<T>(call.scores), rows, call.scores.cols, call.scores.rows,
-           static_cast<T>(call.scale), data_of<T>(call.p));
-  });
-}
-
-void CudaBackend::causal_softmax_backward(Stream& stream, const CausalSoftmaxBackward& call) {
-  if (call.p.num_elements() == 0) return;
-  const std::size_t rows = call.p.batch * call.p.rows;
-  for_floating(call.p.dtype, "causal_softmax backward", [&]<typename T>() {
-    launch(stream, "causal_softmax backward", covering(rows * kWarp, kThreads),
-           causal_softmax_gradient_kernel<T>, data_of<T>(call.p), data_of<T>(call.grad_p), rows,
-           call.p.cols, static_cast<T>(call.scale), data_of<T>(call.grad_scores));
   });
 }
 

@@ -308,6 +308,19 @@ bool run_in_bfloat16(Stream& stream, const Product& product) {
 
 }  // namespace
 
+FactorType factor_type() {
+  switch (matmul_precision()) {
+    case MatmulPrecision::highest:
+      return FactorType::float32;
+    case MatmulPrecision::high:
+      return FactorType::tf32;
+    case MatmulPrecision::medium:
+    case MatmulPrecision::bf16:
+      return FactorType::bfloat16;
+  }
+  return FactorType::float32;
+}
+
 bool takes_bfloat16() {
   return matmul_precision() == MatmulPrecision::bf16;
 }

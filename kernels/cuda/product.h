@@ -55,6 +55,9 @@ void finish(Stream& stream, const Product& product);
 
 // True under MatmulPrecision::bf16.
 bool takes_bfloat16();
+// The type to which float32 factors are rounded in the precision in force.
+enum class FactorType { float32, tf32, bfloat16 };
+FactorType factor_type();
 // Copies a float32 matrix into a bfloat16 one, rounded to nearest.
 void copy_as_bfloat16(Stream& stream, ConstMatrixView from, MatrixView to);
 

@@ -1,18 +1,26 @@
-// Attention in blocks, and the softmax of the plain way, beside their definitions in double.
+// Attention in tiles, and the softmax of the plain way, beside their definitions in double.
+#include <optional>
+
 #include "kernels/matmul_precision.h"
 #include "reference.h"
 
 namespace lockstep::kernels {
 namespace {
 
+::testing::Message text_of(const AttentionShape& s) {
+  return ::testing::Message() << s.batch << " x " << s.length << ", " << s.heads << " heads of "
+                              << s.head_size;
+}
+
 template <typename T>
 class Attention : public ::testing::Test {};
 TYPED_TEST_SUITE(Attention, Floating);
 
-// Lengths around the blocks of both backends, heads of odd sizes.
-constexpr AttentionShape kShapes[] = {{1, 1, 1, 1},   {2, 5, 3, 4},    {1, 31, 2, 16},
-                                      {1, 33, 1, 17}, {2, 64, 2, 32},  {1, 65, 1, 20},
-                                      {1, 130, 2, 8}, {1, 40, 1, 128}, {0, 4, 2, 8}};
+// Lengths around the tiles of both backends, heads of odd sizes.
+constexpr AttentionShape kShapes[] = {
+    {1, 1, 1, 1},    {2, 5, 3, 4},    {1, 31, 2, 16},  {1, 33, 1, 17},  {2, 64, 2, 32},
+    {1, 65, 1, 20},  {1, 130, 2, 8},  {1, 40, 1, 128}, {1, 129, 2, 33}, {1, 100, 1, 127},
+    {1, 300, 1, 64}, {1, 90, 1, 128}, {1, 16, 2, 65},  {1, 257, 1, 1},  {0, 4, 2, 8}};
 
 struct AttentionResults {
   std::vector<double> y, log_sums, grad_qkv;
@@ -64,54 +72,87 @@ AttentionResults expected(const AttentionShape& s, const std::vector<T>& qkv,
   return e;
 }
 
+// Its results on the device under test. skew: elements by which memory misses its alignment.
+template <typename T>
+struct Computed {
+  std::vector<T> y, log_sums, grad_qkv;
+  friend bool operator==(const Computed&, const Computed&) = default;
+};
+template <typename T>
+Computed<T> compute(Stream& stream, const AttentionShape& s, const std::vector<T>& qkv,
+                    const std::vector<T>& grad_y, std::size_t skew = 0) {
+  const OnDevice<T> on_qkv(qkv, skew), on_grad(grad_y, skew);
+  // Memory that nobody has written may hold NaN.
+  const auto unwritten = [](std::size_t size) { return OnDevice<T>(size, T(kNaN)); };
+  const OnDevice<T> y = unwritten(grad_y.size()), log_sums = unwritten(s.num_rows()),
+                    grad_qkv = unwritten(qkv.size()), scratch = unwritten(s.num_rows());
+  tested().attention_forward(stream, {s, on_qkv.view(), y.view(), log_sums.view()});
+  tested().attention_backward(stream, {s, on_qkv.view(), y.view(), log_sums.view(), on_grad.view(),
+                                       grad_qkv.view(), scratch.view()});
+  return {y.values(), log_sums.values(), grad_qkv.values()};
+}
+
 TYPED_TEST(Attention, EqualsItsDefinition) {
   using T = TypeParam;
   for (const AttentionShape& s : kShapes) {
-    SCOPED_TRACE(::testing::Message()
-                 << s.batch << " x " << s.length << ", " << s.heads << " heads of " << s.head_size);
+    SCOPED_TRACE(text_of(s));
     const auto qkv = random_values<T>(s.batch * s.length * 3 * s.channels(), 1);
     const auto grad_y = random_values<T>(s.batch * s.length * s.channels(), 2);
     const AttentionResults e = expected(s, qkv, grad_y);
-    const OnDevice<T> on_qkv(qkv), on_grad(grad_y);
-    std::vector<T> first;
+    std::optional<Computed<T>> first;
     for_thread_counts([&](Stream& stream) {
-      // Memory that nobody has written may hold NaN.
-      const OnDevice<T> y(grad_y.size(), T(kNaN)), log_sums(s.num_rows(), T(kNaN)),
-          grad_qkv(qkv.size(), T(kNaN)), scratch(s.num_rows(), T(kNaN));
-      tested().attention_forward(stream, {s, on_qkv.view(), y.view(), log_sums.view()});
-      expect_close(y.values(), e.y, 4 * kTolerance<T>, 2);
-      expect_close(log_sums.values(), e.log_sums, 4 * kTolerance<T>);
-      tested().attention_backward(stream, {s, on_qkv.view(), y.view(), log_sums.view(),
-                                           on_grad.view(), grad_qkv.view(), scratch.view()});
-      expect_close(grad_qkv.values(), e.grad_qkv, 20 * kTolerance<T>, 10);
-      auto bits = y.values();
-      const auto more = grad_qkv.values();
-      bits.insert(bits.end(), more.begin(), more.end());
-      if (first.empty()) first = bits;
-      EXPECT_EQ(bits, first);  // whatever the number of threads
+      const Computed<T> found = compute(stream, s, qkv, grad_y);
+      expect_close(found.y, e.y, 4 * kTolerance<T>, 2);
+      expect_close(found.log_sums, e.log_sums, 4 * kTolerance<T>);
+      expect_close(found.grad_qkv, e.grad_qkv, 20 * kTolerance<T>, 10);
+      if (!first) first = found;
+      EXPECT_TRUE(found == *first) << "other bits with another number of threads";
+      EXPECT_TRUE(compute(stream, s, qkv, grad_y) == found) << "other bits in another run";
     });
   }
 }
 
-TEST(AttentionInBfloat16, RoundsItsInputs) {
-  const AttentionShape s{1, 33, 2, 16};
-  const auto qkv = random_values<float>(s.length * 3 * s.channels(), 1);
-  const auto grad_y = random_values<float>(s.length * s.channels(), 2);
-  const AttentionResults e = expected(s, qkv, grad_y);
-  const OnDevice<float> on_qkv(qkv), on_grad(grad_y), y(grad_y.size()), log_sums(s.num_rows()),
-      grad_qkv(qkv.size()), scratch(s.num_rows());
-  set_matmul_precision(MatmulPrecision::bf16);
-  tested().attention_forward(stream(), {s, on_qkv.view(), y.view(), log_sums.view()});
-  tested().attention_backward(stream(), {s, on_qkv.view(), y.view(), log_sums.view(),
-                                         on_grad.view(), grad_qkv.view(), scratch.view()});
-  set_matmul_precision(MatmulPrecision::highest);
-  expect_close(y.values(), e.y, 1e-2);
-  expect_close(grad_qkv.values(), e.grad_qkv, 1e-2, 2);
-  double largest = 0;
-  for (std::size_t i = 0; i < e.y.size(); ++i) {
-    largest = std::max(largest, std::abs(double(y.values()[i]) - e.y[i]));
+TYPED_TEST(Attention, MemoryThatIsNotAlignedGivesTheSameBits) {
+  using T = TypeParam;
+  const AttentionShape s{2, 40, 2, 8};
+  const auto qkv = random_values<T>(s.batch * s.length * 3 * s.channels(), 1);
+  const auto grad_y = random_values<T>(s.batch * s.length * s.channels(), 2);
+  EXPECT_TRUE(compute(stream(), s, qkv, grad_y, 1) == compute(stream(), s, qkv, grad_y));
+}
+
+// unit: the largest relative error of rounding a factor. Each element of y is an average of values
+// below 2, whose weights and values are rounded; a gradient has two more products.
+void expect_factors_of(MatmulPrecision precision, double unit) {
+  const AttentionShape shapes[] = {
+      {1, 33, 2, 16}, {1, 129, 2, 33}, {1, 100, 1, 64}, {1, 70, 1, 128}};
+  for (const AttentionShape& s : shapes) {
+    SCOPED_TRACE(text_of(s) << ", " << to_string(precision));
+    const auto qkv = random_values<float>(s.batch * s.length * 3 * s.channels(), 1);
+    const auto grad_y = random_values<float>(s.batch * s.length * s.channels(), 2);
+    const AttentionResults e = expected(s, qkv, grad_y);
+    set_matmul_precision(precision);
+    const Computed<float> found = compute(stream(), s, qkv, grad_y);
+    const Computed<float> again = compute(stream(), s, qkv, grad_y);
+    set_matmul_precision(MatmulPrecision::highest);
+    EXPECT_TRUE(found == again) << "other bits in another run";
+    expect_close(found.y, e.y, 4 * unit);
+    expect_close(found.log_sums, e.log_sums, 4 * unit);
+    expect_close(found.grad_qkv, e.grad_qkv, 8 * unit);
+    const bool imitates = precision == MatmulPrecision::bf16;  // the CPU
+    if (test_device_type() != DeviceType::cuda && !imitates) continue;
+    double largest = 0;
+    for (std::size_t i = 0; i < e.y.size(); ++i) {
+      largest = std::max(largest, std::abs(double(found.y[i]) - e.y[i]));
+    }
+    EXPECT_GT(largest, unit / 8) << "its factors are not rounded";
   }
-  EXPECT_GT(largest, 1e-4);
+}
+TEST(AttentionPrecision, Tf32RoundsFactorsTo10Bits) {
+  expect_factors_of(MatmulPrecision::high, 0x1p-11);
+}
+TEST(AttentionPrecision, Bfloat16RoundsFactorsTo7Bits) {
+  expect_factors_of(MatmulPrecision::medium, 0x1p-8);
+  expect_factors_of(MatmulPrecision::bf16, 0x1p-8);
 }
 
 TYPED_TEST(Attention, LargeScoresDoNotOverflow) {

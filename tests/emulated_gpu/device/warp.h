@@ -26,6 +26,14 @@ T shuffle(const char* intrinsic, unsigned mask, T value, unsigned source, Source
 
 }  // namespace emulated_gpu::device
 
+// `source` counts from the first lane of the lane's group of `width` lanes.
+template <typename T>
+T __shfl_sync(unsigned mask, T value, unsigned source, unsigned width = 32,
+              const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const unsigned lane = emulated_gpu::device::lane_index() / width * width + source % width;
+  return emulated_gpu::device::shuffle("__shfl_sync", mask, value, lane, {file, line});
+}
+
 // A lane beyond the warp's end reads itself.
 template <typename T>
 T __shfl_down_sync(unsigned mask, T value, unsigned delta, const char* file = __builtin_FILE(),
