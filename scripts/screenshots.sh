@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the pictures of the report in docs/images and those of ten moments of the player in docs/images/player: trains
+# Makes the pictures of the report in docs/images and those of eleven moments of the player in docs/images/player: trains
 # small models, writes their pages, and lets headless Chromium draw them, on a desk in light and dark and on a phone.
 #
 #   scripts/screenshots.sh [FOLDER] [report|player]        default: docs/images, both
@@ -23,7 +23,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$pictures/player"
 
-build release lockstep bug_07
+build release lockstep bug_07 lab_host
 program=$PWD/build/release/bin/lockstep
 # shoot NAME PAGE WIDTH HEIGHT [CHROMIUM_FLAG...]: a NAME in the folder player gets fewer colours.
 shoot() {
@@ -72,6 +72,7 @@ if [[ $which != report ]]; then
     "$program" watch --modes ddp --devices 8 --plan ring --act-as dgx-a100 --dataset synthetic:8192x64x10 --batch 2048 \
       --model mlp:64-512-512-512-10 -o eight.html
     "$(dirname "$program")/bug_07" --watch fault.html
+    "$program" grade "$OLDPWD/tutorials/labs/p2_overlap" --watch schedule.html
   ) >/dev/null 2>&1
   shoot player/rows ring.html#rows 1200 860
   shoot player/forward ring.html#forward.2 1200 860
@@ -83,4 +84,5 @@ if [[ $which != report ]]; then
   shoot player/cut cut.html#message.30 1300 1180
   shoot player/eight eight.html#arrive.6 1300 1050 --blink-settings=preferredColorScheme=0
   shoot player/fault fault.html#end 390 1180
+  shoot player/schedule schedule.html#arrive.8 1200 1060
 fi

@@ -248,7 +248,7 @@ TEST_F(GradeCommand, AHintFollowsAWrongAnswerAndNoOtherFailure) {
   EXPECT_THAT(waits.out, Not(HasSubstr("hint:")));
 }
 
-TEST_F(GradeCommand, DrawsAPuzzlesScheduleUpToTheCallThatBreaksARule) {
+TEST_F(GradeCommand, PlaysAPuzzlesScheduleUpToTheCallThatBreaksARule) {
   const std::string solution = handed_out_.solution("p1_data_parallel");
   handed_out_.submit("right", "p1_data_parallel", solution);
   std::string wrong = solution;
@@ -262,14 +262,16 @@ TEST_F(GradeCommand, DrawsAPuzzlesScheduleUpToTheCallThatBreaksARule) {
   };
   expect_success(draw("right"));
   const std::string page = read_text(file("s.html"));
-  EXPECT_THAT(page, HasSubstr("rank 3: backward(5, 3), "));
-  EXPECT_THAT(page, HasSubstr("rank 0: update(0), "));
-  EXPECT_THAT(page, Not(HasSubstr("drawn up to there")));
+  EXPECT_THAT(page, HasSubstr("\"backward(5, 3)\""));
+  EXPECT_THAT(page, HasSubstr("\"update(0)\""));
+  EXPECT_THAT(page, HasSubstr("The gradient of W5 holds the sum over all 4 ranks"));
+  EXPECT_THAT(page, HasSubstr("The step is over after "));
   expect_success(draw("wrong"));
   const std::string page_of_wrong = read_text(file("s.html"));
   EXPECT_THAT(page_of_wrong, HasSubstr("before it waited for the sum of its gradient"));
-  EXPECT_THAT(page_of_wrong, HasSubstr("rank 3: backward(0, 3), "));
-  EXPECT_THAT(page_of_wrong, Not(HasSubstr("update(0), ")));
+  EXPECT_THAT(page_of_wrong, HasSubstr("The step ends here, because the schedule breaks a rule."));
+  EXPECT_THAT(page_of_wrong, HasSubstr("\"backward(0, 3)\""));
+  EXPECT_THAT(page_of_wrong, Not(HasSubstr("\"update(0)\"")));
   expect_rejected(draw("lab"), 2, {"--watch", "no schedule of a puzzle"});
   expect_rejected(
       run_lockstep({"grade", path(handed_out_.submissions()), "--watch", file("s.html")}), 2,

@@ -44,8 +44,8 @@ void write_files(const GradeFlags& flags, const GradeReport& report) {
 void write_page(const std::string& path, const GradeReport& report) {
   for (const grading::Grade& grade : report.grades) {
     for (const grading::CheckResult& result : grade.results) {
-      if (result.page.empty()) continue;
-      write_file_atomically(path, result.page);
+      if (!result.played) continue;
+      write_file_atomically(path, grading::to_player(grade.submission.lab->title, *result.played));
       return;
     }
   }
@@ -122,7 +122,7 @@ void add_grade_command(CLI::App& program) {
       ->type_name("FILE");
   grade
       .add_option("--watch", flags->watch_path,
-                  "draw a puzzle's schedule here: a page with streams and memory over time")
+                  "write a page here in which a puzzle's schedule plays, with memory over time")
       ->type_name("FILE");
   grade
       .add_option("--pass", flags->pass_percent,

@@ -144,7 +144,7 @@ std::string judge_case(CheckResult& check, const json& inputs, const json& resul
   if (result.contains("threw")) return "threw: " + text_of(result, "threw");
   if (!result.contains("answer")) return "gave no answer";
   try {
-    if (check.check->page) check.page = check.check->page(inputs, result.at("answer"));
+    if (check.check->play) check.played = check.check->play(inputs, result.at("answer"));
     std::string wrong = check.check->judge(inputs, result.at("answer"));
     check.is_wrong_answer = !wrong.empty();
     if (wrong.empty() && check.check->reached) {

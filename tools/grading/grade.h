@@ -11,6 +11,7 @@
 
 #include "tools/grading/sandbox.h"
 #include "tutorials/labs/judging/lab.h"
+#include "tutorials/labs/puzzles/rules.h"
 
 namespace lockstep::tools::grading {
 
@@ -42,11 +43,11 @@ std::string clean_line(std::string_view text);
 
 struct CheckResult {
   const lab::Check* check = nullptr;
-  int points = 0;                // all of the check's points, or none
-  std::string outcome;           // what went wrong, in a line; or empty
-  std::string reached;           // the figures of an answer that passed (Check::reached); or empty
-  std::string page;              // of an answer that can be shown (Check::page); or empty
-  std::string printed;           // the first lines, if it is a visible check that failed
+  int points = 0;       // all of the check's points, or none
+  std::string outcome;  // what went wrong, in a line; or empty
+  std::string reached;  // the figures of an answer that passed (Check::reached); or empty
+  std::optional<lab::Played> played;  // of a puzzle's answer (Check::play)
+  std::string printed;                // the first lines, if it is a visible check that failed
   bool is_wrong_answer = false;  // the judge said so: the hint fits. Else it crashed, waited, ...
 
   bool passed() const { return outcome.empty(); }
@@ -123,5 +124,8 @@ std::string to_csv(const GradeReport& report);
 
 // The lines of to_table() as a page that needs no other file.
 std::string to_html(const GradeReport& report);
+
+// A puzzle's schedule in the player (tools/watch); one that breaks a rule, up to there.
+std::string to_player(const std::string& title, const lab::Played& played);
 
 }  // namespace lockstep::tools::grading

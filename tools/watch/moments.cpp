@@ -60,7 +60,7 @@ class Names {
       case Kind::freed:
         return {"freed", count(event, "freed")};
       case Kind::update:
-        return {"update", "update"};
+        return {"update", fmt::format("update {}", event.leaf)};
     }
     return {};
   }
@@ -79,10 +79,9 @@ class Names {
     return fmt::format("{} {}", key, number);
   }
 
+  // Ranks that hold parts of matrices have other parameters at the same place.
   std::string name_of_parameter(const Event& event) const {
-    const auto& parameters = recording_.ranks.at(event.rank).parameters;
-    const auto found = std::ranges::find(parameters, event.leaf, &Parameter::leaf);
-    return found == parameters.end() ? "" : found->name;
+    return recording_.ranks.at(event.rank).name_of(event.leaf);
   }
 
   // The n-th message from one rank to another is the n-th that arrives there.
@@ -102,31 +101,31 @@ class Names {
 // The data, forward, backward and update phases of a step follow each other; communication belongs
 // to the phase in which it happens.
 void number_phases(std::vector<Moment>& moments) {
+  const auto last = std::find_if(moments.rbegin(), moments.rend(), [](const Moment& moment) {
+    return moment.kind == "backward" || moment.kind == "gradient";
+  });
   std::size_t phase = 0;
   for (Moment& moment : moments) {
     const std::string& kind = moment.kind;
     if (kind == "forward" || kind == "loss") phase = std::max<std::size_t>(phase, 1);
-    if (kind == "backward" || kind == "gradient") phase = std::max<std::size_t>(phase, 2);
-    if (kind == "update") phase = 3;
+    if (kind == "backward" || kind == "gradient") phase = std::max(phase, kBackward);
+    // A layer may be updated while others are still in backward.
+    if (kind == "update" && (last == moments.rend() || &moment > &*last)) phase = 3;
     if (kind == "end") phase = 4;
     moment.phase = phase;
   }
 }
 
-void take_times(Moment& moment, std::int64_t begin_ns) {
-  // A message is there when it arrives.
-  const bool is_message = moment.kind == "message";
+// The mean of its events' times; a message is there when it arrives.
+double time_of(const Moment& moment, std::int64_t begin_ns) {
   double sum = 0;
-  std::int64_t first = moment.events[0]->ns;
-  std::int64_t last = first;
+  double last = 0;
   for (const Event* event : moment.events) {
-    sum += 1e-3 * static_cast<double>(event->ns - begin_ns);
-    first = std::min(first, event->ns);
-    last = std::max(last, event->ns);
+    const double us = 1e-3 * static_cast<double>(event->ns - begin_ns);
+    sum += us;
+    last = std::max(last, us);
   }
-  moment.begin_us = 1e-3 * static_cast<double>(first - begin_ns);
-  moment.end_us = 1e-3 * static_cast<double>(last - begin_ns);
-  moment.us = is_message ? moment.end_us : sum / static_cast<double>(moment.events.size());
+  return moment.kind == "message" ? last : sum / static_cast<double>(moment.events.size());
 }
 
 // Sorts moments by their time, but none before what one of its ranks did earlier: on the thread
@@ -196,7 +195,7 @@ std::vector<Moment> moments_of(const StepRecording& recording, Style style) {
   }
   std::vector<Moment> moments;
   for (auto& [key, moment] : by_key) {
-    take_times(moment, recording.begin_ns());
+    moment.us = time_of(moment, recording.begin_ns());
     moments.push_back(std::move(moment));
   }
   return in_order(std::move(moments), recording);
@@ -251,8 +250,7 @@ Story tell(const StepRecording& recording) {
   story.moments = moments_of(recording, story.style);
   Moment end;
   end.kind = "end";
-  end.us = end.begin_us = end.end_us =
-      1e-3 * static_cast<double>(recording.end_ns() - recording.begin_ns());
+  end.us = 1e-3 * static_cast<double>(recording.end_ns() - recording.begin_ns());
   story.moments.push_back(end);
   number_phases(story.moments);
   for (std::size_t i = 0; i + 1 < story.moments.size(); ++i) {

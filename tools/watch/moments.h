@@ -40,16 +40,16 @@ struct Collective {
   bool is_complete = false;
 };
 
+inline constexpr std::size_t kBackward = 2;
+
 struct Moment {
   // "rows", "scatter", "replicate", "forward", "loss", "backward", "gradient", "call", "arrive",
   // "done", "freed", "message", "gather", "reduce", "update" or "end": what the page draws, and
   // under which its reason and the quoted lines of code stand.
   std::string kind;
-  std::size_t phase = 0;  // data, forward, backward, update, end
-  double begin_us = 0;    // since the step began: the first rank's, the last one's, and their mean
-  double end_us = 0;
-  double us = 0;
-  int collective = -1;  // index
+  std::size_t phase = 0;  // data, forward, kBackward, update, end
+  double us = 0;          // since the step began: the mean over the ranks
+  int collective = -1;    // index
   std::vector<const Event*> events;
   std::string sentence;
   std::string reason;

@@ -37,11 +37,6 @@ Json numbers(const std::vector<float>& values) {
   return json;
 }
 
-std::size_t place_of(const std::vector<Parameter>& parameters, std::uintptr_t leaf) {
-  return static_cast<std::size_t>(std::ranges::find(parameters, leaf, &Parameter::leaf) -
-                                  parameters.begin());
-}
-
 // The latest collective of the story that gathered this shard on the rank.
 int gathered_before(const StepRecording& recording, const Story& story, const Event& freed) {
   int found = -1;
@@ -55,7 +50,7 @@ int gathered_before(const StepRecording& recording, const Story& story, const Ev
   return found;
 }
 
-// What an event adds to its moment, in the order that page.js knows for each kind.
+// An event of a moment, in the order that page.js knows for each kind.
 Json event_json(const StepRecording& recording, const Story& story, const Event& event) {
   const RankRecord& rank = recording.ranks.at(event.rank);
   Json json = Json::array({event.rank});
@@ -71,7 +66,7 @@ Json event_json(const StepRecording& recording, const Story& story, const Event&
       json.push_back(event.number);
       break;
     case Kind::gradient:
-      json.push_back(place_of(rank.parameters, event.leaf));
+      json.push_back(rank.place_of(event.leaf));
       add_values(event.values);
       break;
     case Kind::arrival:
@@ -93,6 +88,7 @@ Json event_json(const StepRecording& recording, const Story& story, const Event&
       json.push_back(gathered_before(recording, story, event));
       break;
     case Kind::update:
+      if (event.leaf != 0) json.push_back(rank.place_of(event.leaf));
       break;
   }
   return json;
@@ -138,11 +134,12 @@ Json rank_json(const StepRecording& recording, const RankRecord& rank) {
           {"updated", parameters_json(rank.updated)},
           {"operations", operations},
           {"state", rank.num_states * num_updated},
-          {"hash", rank.updated.empty() ? "" : fmt::format("{:04x}", hash & 0xffff)},
+          {"hash", hash == 0 ? "" : fmt::format("{:04x}", hash & 0xffff)},
           {"memory", memory_json(recording, rank.rank)}};
 }
 
-// A rank's lane: what it did at each instant of the step. Pieces that touch and are alike are one.
+// A rank's lane: what it did at each instant of the step. Pieces that touch and are alike are one,
+// but those of a schedule, which have their calls.
 Json lane_json(const StepRecording& recording, const std::vector<trace::Span>& pieces,
                bool is_comm) {
   Json json = Json::array();
@@ -155,7 +152,9 @@ Json lane_json(const StepRecording& recording, const std::vector<trace::Span>& p
       return microseconds(1e-3 * static_cast<double>(ns - recording.begin_ns()));
     };
     const std::string what = is_comm ? piece.name : std::string(trace::to_string(piece.category));
-    if (!json.empty() && json.back()[2] == what && json.back()[1] == since(begin)) {
+    if (recording.schedule) {
+      json.push_back({since(begin), since(end), what, piece.name});
+    } else if (!json.empty() && json.back()[2] == what && json.back()[1] == since(begin)) {
       json.back()[1] = since(end);
     } else {
       json.push_back({since(begin), since(end), what});
@@ -214,13 +213,16 @@ Json moments_json(const StepRecording& recording, const Story& story,
     Json events = Json::array();
     for (const Event* event : moment.events) {
       // A stage's pass, and the broadcast of all buffers, are moments of several kinds of events.
-      if (event->kind == Kind::gradient && moment.kind != "gradient") continue;
       if (event->kind != Kind::arrival && moment.kind == "arrive") continue;
+      if (event->kind == Kind::gradient && moment.kind == "backward") {
+        const std::size_t place = recording.ranks.at(event->rank).place_of(event->leaf);
+        events.push_back({event->rank, -1 - static_cast<int>(place)});
+        continue;
+      }
       events.push_back(event_json(recording, story, *event));
       if (is_unnumbered && story.style != Style::tensor) events.back()[1] = nullptr;
     }
-    json.push_back({moment.kind, moment.phase, microseconds(moment.us),
-                    microseconds(moment.begin_us), microseconds(moment.end_us), moment.collective,
+    json.push_back({moment.kind, moment.phase, microseconds(moment.us), moment.collective,
                     reason - reasons.begin(), events});
   }
   return json;
@@ -263,6 +265,9 @@ Json page_json(const PageRecording& page, const Story& story) {
       {"code",
        {page.rows == PageRecording::Rows::of_engine ? "engine" : "",
         story.style == Style::ddp && !recording.is_wrapped ? "" : to_string(story.style)}},
+      {"schedule", recording.schedule.has_value()},
+      {"sharded",
+       story.style == Style::sharded && !(recording.schedule && recording.schedule->begins_whole)},
       {"fault", story.fault},
       {"numbers", recording.has_numbers},
       {"us", microseconds(1e-3 * static_cast<double>(recording.end_ns() - recording.begin_ns()))},
@@ -303,6 +308,12 @@ std::string make_page(const std::vector<PageRecording>& recordings) {
   tools::PageTemplate page(kHtml);
   page.put("/* page.css */", kCss);
   page.put("<!-- LISTS -->", lists);
+  page.put("<!-- MAKER -->",
+           recordings[0].recording.schedule
+               ? "<code>lockstep grade</code> from a schedule, played on a model "
+                 "of the machine. Times are the model's."
+               : "<code>lockstep watch</code> from what the engine did. Times are "
+                 "wall times.");
   page.put("\"RECORDINGS\"", tools::script_text(all));
   page.put("\"QUOTES\"", kQuotes);
   page.put("/* page.js */", kJs);

@@ -40,9 +40,8 @@ function put(element, key, value) {
 function read(recording, list) {
   const rec = {...recording, place: new Map(recording.ranks.map(({rank}, i) => [rank, i]))};
   const texts = [...list.querySelectorAll('li')].map(item => item.querySelector('b').textContent);
-  rec.moments = recording.moments.map(([kind, phase, us, begin, end, collective, reason, events], i) =>
-    ({kind, phase, us, begin, end, collective, events, text: texts[i], reason: recording.reasons[reason]}));
-  rec.isSharded = rec.style === 'sharded';
+  rec.moments = recording.moments.map(([kind, phase, us, collective, reason, events], i) =>
+    ({kind, phase, us, collective, events, text: texts[i], reason: recording.reasons[reason]}));
   // DataParallel's copies have the parameters of device 0.
   rec.ranks.forEach(rank => {
     rank.own = rank.parameters.length > 0;
@@ -56,7 +55,7 @@ function read(recording, list) {
   return rec;
 }
 
-// What a forward moment leaves behind on each rank: {operations, name, bytes}.
+// The activations that a forward moment leaves behind on each rank: {operations, name, bytes}.
 function cellsOf(rec, moment) {
   const cells = new Map();
   for (const [rank, operation] of moment.events) {
@@ -71,8 +70,8 @@ function cellsOf(rec, moment) {
 const startOf = rec => ({
   sent: rec.ranks.map(() => 0),
   ranks: rec.ranks.map((rank, r) => ({
-    rows: null, acts: rank.cells.map(() => false), backward: 0, grads: rank.parameters.map(() => 0), used: false,
-    params: rank.parameters.map(() => rank.own ? (rec.isSharded ? 1 / rec.ranks.length : 1) : 0), fresh: false,
+    rows: null, acts: rank.cells.map(() => false), backward: 0, grads: rank.parameters.map(() => 0),
+    params: rank.parameters.map(() => rank.own ? (rec.sharded ? 1 / rec.ranks.length : 1) : 0), fresh: rank.parameters.map(() => false),
     buckets: rec.collectives.map(() => ''), held: rec.collectives.map(c => c.cuts.slice(1).map(() => 1 << r)),
     values: rec.collectives.map(() => null), gradients: {}, doing: ''})),
 });
@@ -104,11 +103,14 @@ const apply = {
   backward(rec, state, {events}) {
     for (const [rank, operation] of events) {
       const r = rec.place.get(rank), mine = state.ranks[r];
+      if (operation < 0) {  // a stage's pass has its gradients in it
+        mine.grads[-1 - operation] = 1;
+        continue;
+      }
       mine.acts[rec.ranks[r].cells.findIndex(cell => cell.operations.includes(operation))] = false;
       ++mine.backward;
       // The engine does not tell of the copies' gradients: they are there when their layer's backward has begun.
       if (!rec.ranks[r].own) fillFromBehind(mine.grads, mine.backward / rec.ranks[r].operations.length);
-      if (rec.style === 'pipeline') mine.grads.fill(1);
     }
   },
   gradient(rec, state, {events}) {
@@ -154,20 +156,22 @@ const apply = {
   freed(rec, state, {events}) {
     for (const [rank, collective] of events) {
       if (collective < 0) continue;
-      for (const i of rec.collectives[collective].parameters) {
-        state.ranks[rec.place.get(rank)].params[i] = 1 / rec.ranks.length;
-      }
+      const {of, parameters} = rec.collectives[collective], mine = state.ranks[rec.place.get(rank)];
+      for (const i of parameters) mine[of === 'gradients' ? 'grads' : 'params'][i] = 1 / rec.ranks.length;
     }
   },
   message(rec, state, {events}) {
     for (const [rank, what, , size] of events) if (what === 'send') state.sent[rec.place.get(rank)] += size;
   },
   update(rec, state, {events}) {
-    for (const [rank] of events) {
-      const mine = state.ranks[rec.place.get(rank)];
-      Object.assign(mine, {fresh: true, used: true});
-      mine.acts.fill(false);
-      if (rec.isSharded) mine.params.fill(1 / rec.ranks.length);
+    for (const [rank, parameter] of events) {
+      const mine = state.ranks[rec.place.get(rank)], isOne = parameter !== undefined;
+      for (const i of isOne ? [parameter] : mine.fresh.keys()) {
+        mine.fresh[i] = true;
+        if (rec.sharded) mine.params[i] = 1 / rec.ranks.length;
+        if (isOne) mine.grads[i] = 0;
+      }
+      if (!isOne) mine.acts.fill(false);
     }
   },
   end(rec, state) {
@@ -223,12 +227,12 @@ class Player {
     this.cursor = el('div', {className: 'cursor'});
     this.lanes = el('div', {className: 'lanes'}, this.canvas, this.cursor);
     const legend = el('p', {}, ...[['forward', 'forward'], ['backward', 'backward'], ['comm', 'communication'],
-      ['optimizer', 'update'], ['wait', 'waiting']].map(([color, name]) => {
+      ['optimizer', 'update'], ...(rec.schedule ? [] : [['wait', 'waiting']])].map(([color, name]) => {
       const box = el('i');
       box.style.background = `var(--${color})`;
       return el('span', {}, box, name);
     }), el('span', {}, rec.lanes.flat(2).length ? `the whole step: ${time(rec.us)}; click to go there` : 'no times were recorded: the training was too long'));
-    this.root = el('section', {className: 'player', ariaLabel: rec.title}, el('h2', {}, rec.title), el('p', {className: 'about', title: rec.about}, rec.about),
+    this.root = el('section', {className: rec.schedule ? 'player schedule' : 'player', ariaLabel: rec.title}, el('h2', {}, rec.title), el('p', {className: 'about', title: rec.about}, rec.about),
       el('div', {className: 'tell'}, this.sentence, this.reason), this.stage,
       el('div', {className: 'beside'}, el('div', {className: 'code'}, this.codePlace, this.code),
         el('div', {}, this.figures, el('div', {className: 'map'}, legend, this.lanes))),
@@ -236,6 +240,7 @@ class Player {
     this.makeStage();
     parent.append(this.root);
     this.lanes.addEventListener('click', event => this.onPick?.(this.momentAt(event)));
+    this.lanes.addEventListener('mousemove', event => this.lanes.title = this.pieceAt(event));
   }
 
   makeStage() {
@@ -306,7 +311,6 @@ class Player {
       el('header', {}, el('b', {}, `${rec.noun} ${rank.rank}`), card.doing),
       ...Object.values(card.shelves).map(({root}) => root),
       el('div', {className: 'foot'}, card.memory, card.hash));
-    card.r = r;
     return card;
   }
 
@@ -357,7 +361,6 @@ class Player {
     this.drawCards(moment, isNext && at > 0);
     this.drawWords(moment);
     this.drawNumbers(moment);
-    put(this.cursor, '--none', '');
     this.cursor.style.transform = `translateX(${this.laneX(moment.us)}px)`;
     this.launch(moment, isAnimated && isNext && at > 0);
   }
@@ -383,8 +386,9 @@ class Player {
       card.params.forEach((cell, i) => {
         put(cell, '--level', mine.params[i].toFixed(3));
         put(cell, 'data-on', mine.params[i] >= 0.5 ? '' : null);
-        put(cell, '--fill', mine.fresh ? 'var(--optimizer)' : 'var(--held)');
+        put(cell, '--fill', mine.fresh[i] ? 'var(--optimizer)' : 'var(--held)');
       });
+      const isFresh = mine.fresh.length > 0 && mine.fresh.every(Boolean);
       put(card.shelves.params.total, 'text', bytes(Math.round(sum(rank.parameters.map(([, size], i) => mine.params[i] * size)))));
       let kept = 0;
       card.acts.forEach((cell, i) => {
@@ -415,11 +419,11 @@ class Player {
         });
       }
       put(card.state, '--level', rank.state ? 1 : 0);
-      put(card.state, '--fill', mine.fresh ? 'var(--optimizer)' : 'var(--held)');
+      put(card.state, '--fill', isFresh ? 'var(--optimizer)' : 'var(--held)');
       const memory = memoryAt(rank.memory, moment.us);
       put(card.memory, 'text', memory ? `memory ${bytes(memory)}` : `sent ${bytes(state.sent[r])}`);
-      const shows = isEnd && rec.style === 'ddp';
-      put(card.hash, 'text', shows ? `${equal ? '=' : '≠'} weights ${rank.hash}` : mine.fresh ? 'new weights' : '');
+      const shows = isEnd && rec.style === 'ddp' && rank.hash;
+      put(card.hash, 'text', shows ? `${equal ? '=' : '≠'} weights ${rank.hash}` : isFresh ? 'new weights' : '');
       put(card.hash, 'class', shows && !equal ? 'bad' : '');
     });
   }
@@ -546,39 +550,71 @@ class Player {
     names.forEach((name, i) => name.style.visibility = fits[i] ? '' : 'hidden');
     this.stage.classList.toggle('narrow', this.cards[0].root.clientWidth < 200);
     this.forget();
-    const width = this.lanes.clientWidth, n = this.rec.ranks.length, row = n > 4 ? 15 : 19;
-    const height = n * row + 4, scale = devicePixelRatio || 1;
-    Object.assign(this.canvas, {width: Math.round(width * scale), height: Math.round(height * scale)});
-    this.canvas.style.height = height + 'px';
-    this.laneWidth = width - 2;
-    const draw = this.canvas.getContext('2d');
-    draw.scale(scale, scale);
-    const colors = {};
-    const fill = (name, x, y, w, h) => {
-      draw.fillStyle = colors[name] ??= css(name);
-      draw.fillRect(x, y, w, h);
-    };
-    this.rec.lanes.forEach(([compute, comm], r) => {
-      const y = r * row + 2;
-      fill('tint', 0, y, width, row - 3);
-      for (const [begin, end, what] of compute) {
-        const name = what === 'communication' ? 'wait' : what === 'step' ? 'tint' : what;
-        fill(name, this.laneX(begin), y, Math.max(1, this.laneX(end) - this.laneX(begin)), row * 0.5);
-      }
-      for (const [begin, end] of comm) {
-        fill('comm', this.laneX(begin), y + row * 0.52, Math.max(1, this.laneX(end) - this.laneX(begin)), row * 0.28);
-      }
-    });
+    this.drawLanes();
     if (this.at >= 0) {
       this.cursor.style.transform = `translateX(${this.laneX(this.rec.moments[this.at].us)}px)`;
       this.launch(this.rec.moments[this.at], false);
     }
   }
 
+  // Each rank's two streams. Those of a schedule have their calls in them, and below them stands what the rank holds.
+  drawLanes() {
+    const {rec} = this, width = this.lanes.clientWidth, n = rec.ranks.length, scale = devicePixelRatio || 1;
+    const unit = n > 4 ? 15 : 19;
+    const row = this.laneRow = rec.schedule ? {compute: 18, comm: 16, memory: 30, all: 74} : {compute: unit * 0.5, comm: unit * 0.28, memory: 0, all: unit};
+    const height = n * row.all + 4;
+    Object.assign(this.canvas, {width: Math.round(width * scale), height: Math.round(height * scale)});
+    this.canvas.style.height = height + 'px';
+    this.laneWidth = width - 2;
+    const draw = this.canvas.getContext('2d');
+    draw.scale(scale, scale);
+    draw.font = '10px system-ui, sans-serif';
+    const colors = {};
+    const fill = (name, x, y, w, h) => {
+      draw.fillStyle = colors[name] ??= css(name);
+      draw.fillRect(x, y, w, h);
+    };
+    const piece = ([begin, end, , call], name, y, h) => {
+      const x = this.laneX(begin), w = Math.max(1, this.laneX(end) - x);
+      fill(name, x, y, w - (call && w > 3 ? 1 : 0), h);
+      // "forward(2, 0)", or "2, 0", or nothing.
+      const text = call && [call, call.replace(/.*\(|\)/g, '')].find(words => draw.measureText(words).width < w - 4);
+      if (!text) return;
+      draw.fillStyle = name === 'forward' ? '#1d2329' : css('paper');
+      draw.fillText(text, x + 2, y + h / 2 + 3.5);
+    };
+    const most = Math.max(...rec.ranks.flatMap(({memory}) => memory.map(([, size]) => size)), 1);
+    rec.lanes.forEach(([compute, comm], r) => {
+      const y = r * row.all + 2;
+      if (!rec.schedule) fill('tint', 0, y, width, unit - 3);
+      for (const of of compute) piece(of, of[2] === 'communication' ? 'wait' : of[2] === 'step' ? 'tint' : of[2], y, row.compute);
+      for (const of of comm) piece(of, 'comm', y + row.compute * 1.04, row.comm);
+      if (!row.memory) return;
+      const {rank, memory} = rec.ranks[r], bottom = y + row.all - 8;
+      memory.forEach(([us, size], i) => {
+        const x = this.laneX(us), end = this.laneX(memory[i + 1]?.[0] ?? rec.us), h = row.memory * size / most;
+        fill('wait', x, bottom - h, end - x, h);
+      });
+      draw.fillStyle = css('ink');
+      draw.fillText(`${rec.noun} ${rank} holds at most ${(Math.max(...memory.map(([, size]) => size), 0) / 1e6).toFixed(2)} MB`, 4, bottom - 4);
+    });
+  }
+
   laneX(us) { return (this.laneWidth ?? 0) * us / Math.max(this.rec.us, 1e-9); }
 
+  usAt(event) { return (event.clientX - this.lanes.getBoundingClientRect().left) / this.laneWidth * this.rec.us; }
+
+  // "rank 0: forward(2, 0), 1.2 ms to 3.4 ms"; empty between pieces.
+  pieceAt(event) {
+    const us = this.usAt(event), y = event.clientY - this.lanes.getBoundingClientRect().top - 2, row = this.laneRow;
+    const r = Math.floor(y / row.all), inRow = y - r * row.all;
+    const lane = inRow < row.compute ? 0 : inRow < row.compute * 1.04 + row.comm ? 1 : 2;
+    const piece = this.rec.lanes[r]?.[lane]?.find(([begin, end]) => begin <= us && us < end);
+    return piece ? `${this.rec.noun} ${this.rec.ranks[r].rank}: ${piece[3] ?? piece[2]}, ${time(piece[0])} to ${time(piece[1])}` : '';
+  }
+
   momentAt(event) {
-    const us = (event.clientX - this.lanes.getBoundingClientRect().left) / this.laneWidth * this.rec.us;
+    const us = this.usAt(event);
     const distance = moment => Math.abs(moment.us - us);
     return this.rec.moments.reduce((best, moment, i) => distance(moment) < distance(this.rec.moments[best]) ? i : best, 0);
   }

@@ -67,25 +67,28 @@ void end_receives(RankRecord& rank, const trace::Recording& trace) {
   }
 }
 
+// True if the rank has last computed a gradient: then a message carries one.
+bool is_in_backward(const std::vector<Event>& events) {
+  const auto last = std::find_if(events.rbegin(), events.rend(), [](const Event& event) {
+    return event.kind == Event::Kind::forward || event.kind == Event::Kind::backward;
+  });
+  return last != events.rend() && last->kind == Event::Kind::backward;
+}
+
 }  // namespace
 
-std::map<int, std::size_t> StepRecording::bytes_sent() const {
-  std::map<int, std::size_t> sent;
-  for (const auto& [rank, record] : ranks) {
-    sent[rank];
-    for (const Event& event : record.events) {
-      if (event.kind == Event::Kind::call && event.name == "send") sent[rank] += event.num_bytes;
-      if (event.kind != Event::Kind::arrival) continue;
-      for (const int from : event.from) {
-        if (from != event.rank) sent[from] += event.num_bytes;
-      }
-    }
-  }
-  return sent;
+std::size_t RankRecord::place_of(std::uintptr_t leaf) const {
+  return static_cast<std::size_t>(std::ranges::find(parameters, leaf, &Parameter::leaf) -
+                                  parameters.begin());
+}
+
+std::string RankRecord::name_of(std::uintptr_t leaf) const {
+  const std::size_t place = place_of(leaf);
+  return place < parameters.size() ? parameters[place].name : "";
 }
 
 std::int64_t StepRecording::begin_ns() const {
-  std::int64_t begin = std::numeric_limits<std::int64_t>::max();
+  std::int64_t begin = schedule ? 0 : std::numeric_limits<std::int64_t>::max();
   for (const auto& [rank, record] : ranks) {
     for (const Event& event : record.events) begin = std::min(begin, event.ns);
   }
@@ -93,7 +96,7 @@ std::int64_t StepRecording::begin_ns() const {
 }
 
 std::int64_t StepRecording::end_ns() const {
-  std::int64_t end = std::numeric_limits<std::int64_t>::min();
+  std::int64_t end = schedule ? 0 : std::numeric_limits<std::int64_t>::min();
   for (const auto& [rank, record] : ranks) {
     for (const Event& event : record.events) end = std::max(end, event.ns);
   }
@@ -232,6 +235,7 @@ void Recorder::call(const trace::Call& call, trace::Moment moment) {
               .num_elements = call.num_elements,
               .num_bytes = call.num_elements * size_of(call.dtype)};
   event.adds = call.detail == "average";
+  event.is_gradient = call.peer >= 0 && is_in_backward(log(call.rank).current.events);
   event.values = values_of(call.memory);
   add(std::move(event));
 }
@@ -293,8 +297,7 @@ void Recorder::step(const trace::OptimizerStep& step, trace::Moment moment) {
   was_on_gpu_ = was_on_gpu_ || !step.device.starts_with("cpu");
   add({.kind = Event::Kind::update, .rank = rank, .name = std::string(step.name)});
   mine.current.updated = described(step);
-  mine.current.optimizer = step.name;
-  mine.current.learning_rate = step.learning_rate;
+  mine.current.optimizer = fmt::format("{} with learning rate {}", step.name, step.learning_rate);
   mine.current.num_states = step.num_states;
   if (thread_context().group != 0) return end_step(mine);
   for (auto& [device, log] : its.logs) end_step(log);

@@ -10,7 +10,7 @@ namespace lockstep::watch {
 // True for the arrivals of DataParallel, which belong to no collective.
 bool is_copy(const Event& event);
 
-// In the order of the first rank's calls.
+// In the order of the first rank's calls; then those that it has not made.
 std::vector<Collective> collectives_of(const StepRecording& recording);
 
 // Writes each moment's sentence and reason, and the story's fault.

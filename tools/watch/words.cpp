@@ -66,14 +66,16 @@ class Words {
                        noun + (are_several() ? "s" : ""), fmt::join(acting_, ", "));
   }
 
-  // True if some rank still computes its backward pass afterwards.
-  bool is_before_last_backward() const {
-    return std::any_of(
-        story_.moments.begin() + static_cast<std::ptrdiff_t>(place_) + 1, story_.moments.end(),
-        [](const Moment& later) { return later.kind == "backward" || later.kind == "gradient"; });
+  // True if backward has begun, and some rank computes it afterwards, too.
+  bool is_in_backward() const {
+    return moment.phase >= kBackward &&
+           std::any_of(story_.moments.begin() + static_cast<std::ptrdiff_t>(place_) + 1,
+                       story_.moments.end(), [](const Moment& later) {
+                         return later.kind == "backward" || later.kind == "gradient";
+                       });
   }
 
-  // What all arrivals of the moment brought.
+  // Counts what all arrivals of the moment brought.
   std::size_t num_messages() const {
     std::size_t count = 0;
     for (const Event* told : moment.events) {
@@ -82,6 +84,17 @@ class Words {
     }
     return count;
   }
+  // "W2", where the event says which.
+  std::string name_of_leaf() const { return rank.name_of(event.leaf); }
+  // "layer 0, layer 1": the operations of a stage's pass.
+  std::string layers_of_pass() const {
+    std::set<std::string> names;
+    for (const Event* told : moment.events) names.insert(told->name);
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+  bool is_schedule() const { return recording_.schedule.has_value(); }
+  bool begins_whole() const { return recording_.schedule && recording_.schedule->begins_whole; }
+
   std::string bytes_moved() const {
     std::size_t bytes = 0;
     for (const Event* told : moment.events) {
@@ -171,7 +184,8 @@ Said say_forward(const Words& words) {
   const Event& event = words.event;
   const std::string who = words.who();
   if (words.style == Style::pipeline) {
-    return {fmt::format("{} computes its layers for rows {} to {} (forward).", capital(who),
+    return {fmt::format("{} computes {} for rows {} to {} (forward).", capital(who),
+                        words.is_schedule() ? words.layers_of_pass() : "its layers",
                         event.first_row, event.first_row + event.num_rows - 1),
             "It has only these layers. What it computes must stay until the same rows come back in "
             "backward."};
@@ -188,10 +202,11 @@ Said say_forward(const Words& words) {
 Said say_backward(const Words& words) {
   const Event& event = words.event;
   if (words.style == Style::pipeline) {
-    return {
-        fmt::format("{} computes backward for rows {} to {}, and adds to its gradients.",
-                    capital(words.who()), event.first_row, event.first_row + event.num_rows - 1),
-        "What forward kept for these rows is not needed any more."};
+    return {fmt::format("{} computes backward{} for rows {} to {}, and adds to its gradients.",
+                        capital(words.who()),
+                        words.is_schedule() ? " of " + words.layers_of_pass() : "", event.first_row,
+                        event.first_row + event.num_rows - 1),
+            "What forward kept for these rows is not needed any more."};
   }
   return {
       fmt::format("Backward: {} goes through {}.", words.who(), event.name),
@@ -199,29 +214,40 @@ Said say_backward(const Words& words) {
       "the input."};
 }
 
+// True if the rank adds to the event's gradient once more before it sends it.
+bool adds_before_sending(const RankRecord& rank, const Event& gradient, const Story& story) {
+  const auto place = rank.place_of(gradient.leaf);
+  for (auto later = rank.events.begin() + (&gradient - rank.events.data()) + 1;
+       later != rank.events.end(); ++later) {
+    if (later->kind == gradient.kind && later->leaf == gradient.leaf) return true;
+    const bool is_sent = std::ranges::any_of(story.collectives, [&](const Collective& collective) {
+      return later->kind == Event::Kind::call && later->peer < 0 &&
+             collective.of == Of::gradients && later->number == collective.sequence &&
+             std::ranges::count(collective.parameters, place) > 0;
+    });
+    if (is_sent) return false;
+  }
+  return false;
+}
+
 Said say_gradient(const Words& words, const Story& story) {
   const Event& event = words.event;
-  const auto& parameters = words.rank.parameters;
-  const auto place = static_cast<std::size_t>(
-      std::ranges::find(parameters, event.leaf, &Parameter::leaf) - parameters.begin());
+  const std::string name = words.name_of_leaf();
+  const std::size_t place = words.rank.place_of(event.leaf);
   const auto holds_it = [&](const Collective& collective) {
     return collective.is_bucket && std::ranges::count(collective.parameters, place) > 0;
   };
   const auto its = std::ranges::find_if(story.collectives, holds_it);
   const bool has_one = its != story.collectives.end();
-  const auto comes_again = [&](const Event& later) {
-    return later.kind == event.kind && later.leaf == event.leaf && later.ns > event.ns;
-  };
+  const bool comes_again = adds_before_sending(words.rank, event, story);
   const bool is_one = words.num_ranks == 1 || words.style == Style::data_parallel;
-  return {fmt::format("The gradient of {} is ready{} ({}){}.",
-                      place < parameters.size() ? parameters[place].name : "a parameter",
+  return {fmt::format("The gradient of {} is ready{} ({}){}.", name.empty() ? "a parameter" : name,
                       is_one                ? ""
                       : words.are_several() ? " on each rank"
                                             : " on one rank",
                       bytes_text(event.num_bytes),
                       has_one ? fmt::format(", and lies in {}", its->label) : ""),
-          std::ranges::any_of(words.rank.events, comes_again)
-              ? "The next micro-batch adds to it, so nothing is sent yet."
+          comes_again ? "The next micro-batch adds to it, so nothing is sent yet."
           : has_one ? "Gradients share a buffer, since one long message costs less than many short "
                       "ones."
           : is_one  ? "It waits for the optimizer."
@@ -233,23 +259,28 @@ Said say_gradient(const Words& words, const Story& story) {
 Said say_call(const Words& words, const Collective& collective) {
   const std::string size = bytes_text(collective.num_bytes);
   if (collective.of == Of::gradients) {
-    const bool is_hidden = words.is_before_last_backward();
+    const bool is_hidden = words.is_in_backward();
     const std::string operation = spelled(collective.operation);
     const std::string what =
-        collective.is_bucket ? fmt::format("{} is full{}: its {} starts", capital(collective.label),
-                                           words.are_several() ? " on every rank" : "", operation)
-                             : fmt::format("{} calls an {} of {}", capital(words.who()), operation,
-                                           collective.label);
+        collective.is_bucket
+            ? fmt::format("{} is full{}: its {} starts", capital(collective.label),
+                          words.are_several() ? " on every rank" : "", operation)
+            : fmt::format("{} calls {} {} of {}", capital(words.who()),
+                          operation.starts_with('a') ? "an" : "a", operation, collective.label);
     return {fmt::format("{} ({} numbers, {}){}.", what, collective.num_elements, size,
                         is_hidden ? ", and backward goes on meanwhile" : ""),
-            is_hidden ? "What is sent while the rank still computes costs no time of its own."
-                      : "No backward is left to hide it behind, so the ranks wait for this one."};
+            !is_hidden ? "No backward is left to hide it behind, so the ranks wait for this one."
+            : words.is_schedule()
+                ? "Backward hides it, although each of the two slows the other down."
+                : "What is sent while the rank still computes costs no time of its own."};
   }
   if (collective.of == Of::parameters) {
     return {fmt::format("{} asks for {}: an all-gather of {} starts.", capital(words.who()),
                         collective.label, size),
-            "Each rank keeps only its part of the weights between steps, and a layer needs them "
-            "whole."};
+            words.begins_whole()
+                ? "Each rank has updated only its part, so it has old weights in the others' parts."
+                : "Each rank keeps only its part of the weights between steps, and a layer needs "
+                  "them whole."};
   }
   return {fmt::format("The ranks all-reduce {} ({}): each has computed with its part of a matrix.",
                       collective.label, size),
@@ -282,10 +313,12 @@ Said say_arrival(const Words& words, const Collective& collective) {
 }
 
 Said say_done(const Words& words, const Collective& collective) {
-  const std::string still = words.is_before_last_backward() ? " Backward is still at work." : "";
+  const std::string still = words.is_in_backward() ? " Backward is still at work." : "";
   if (collective.of == Of::parameters) {
     return {fmt::format("{} has {} whole now.", capital(words.who()), collective.label),
-            "The layer can be computed." + still};
+            (words.begins_whole() ? "Its weights are new on every rank."
+                                  : "The layer can be computed.") +
+                still};
   }
   if (!collective.is_complete) {
     return {fmt::format("The {} of {} is over, but not every rank's part is where it should be.",
@@ -303,14 +336,19 @@ Said say_done(const Words& words, const Collective& collective) {
           (!is_of_gradients ? "Now it is as if one rank had computed with the whole matrix."
            : collective.averages
                ? "That is the gradient of the whole batch, as one device would compute it."
+           : words.is_schedule()
+               ? "Each rank's share of the loss was weighted, so this is the batch's gradient."
                : "A sum grows with the number of ranks, unless the loss was divided before.") +
               still};
 }
 
 Said say_message(const Words& words) {
-  const Event& event = words.event;
+  const auto is_send = [](const Event* told) { return told->name == "send"; };
+  const auto sent = std::ranges::find_if(words.moment.events, is_send);
+  const bool is_told = sent != words.moment.events.end();  // else it was sent before the step
+  const Event& event = is_told ? **sent : words.event;
   const auto [from, to] =
-      event.name == "send" ? std::pair(event.rank, event.peer) : std::pair(event.peer, event.rank);
+      is_told ? std::pair(event.rank, event.peer) : std::pair(event.peer, event.rank);
   if (words.style != Style::pipeline) {
     return {fmt::format("Rank {} sends {} to rank {}.", from, bytes_text(event.num_bytes), to),
             "The program does this by itself, so this page can't say what for."};
@@ -320,20 +358,36 @@ Said say_message(const Words& words) {
             "Only the last stage has computed it."};
   }
   return {fmt::format("Stage {} sends {} stage {} ({}).", from,
-                      from < to ? "what it computed to" : "a gradient back to", to,
+                      event.is_gradient ? "a gradient back to" : "what it computed to", to,
                       bytes_text(event.num_bytes)),
-          from < to ? "The next layers are there. Only activations travel, never weights."
-                    : "The layers before it are there, and their backward begins with it."};
+          event.is_gradient ? "The layers before it are there, and their backward begins with it."
+                            : "The next layers are there. Only activations travel, never weights."};
+}
+
+Said say_freed(const Words& words) {
+  const std::string who = capital(words.who());
+  if (words.event.is_gradient) {
+    return {fmt::format("{} gives back the whole gradient of {}, and keeps its part of the sum.",
+                        who, words.name_of_leaf()),
+            "Its part is all that the update needs."};
+  }
+  return {fmt::format("{} gives back the whole {}, and keeps its part of them.", who,
+                      words.event.leaf != 0 ? "parameters " + words.name_of_leaf()
+                                            : "parameters of a unit"),
+          "They are gathered again when they are needed, so a rank never holds the whole model."};
 }
 
 Said say_update(const Words& words, const Story& story) {
-  const std::string what = words.style == Style::sharded    ? "its part of the weights"
+  const bool has_leaf = words.event.leaf != 0;
+  const std::string what = has_leaf && words.style == Style::sharded
+                               ? "its part of " + words.name_of_leaf()
+                           : has_leaf                       ? words.name_of_leaf()
+                           : words.style == Style::sharded  ? "its part of the weights"
                            : words.style == Style::pipeline ? "the weights of its layers"
                            : words.style == Style::tensor   ? "its part of each matrix"
                                                             : "its weights";
   return {
-      fmt::format("{} changes {}: {} with learning rate {}.", capital(words.who()), what,
-                  words.rank.optimizer, words.rank.learning_rate),
+      fmt::format("{} changes {}: {}.", capital(words.who()), what, words.rank.optimizer),
       words.style == Style::ddp && story.fault.empty()
           ? "All ranks apply the same rule to the same gradients, so nobody has to send weights."
           : "The gradient says in which direction the loss falls."};
@@ -347,11 +401,7 @@ Said say(const Words& words, const Story& story) {
   if (kind == "gradient") return say_gradient(words, story);
   if (kind == "message") return say_message(words);
   if (kind == "update") return say_update(words, story);
-  if (kind == "freed") {
-    return {fmt::format("{} gives back the whole parameters of a unit, and keeps its part of them.",
-                        capital(words.who())),
-            "They are gathered again when they are needed, so a rank never holds the whole model."};
-  }
+  if (kind == "freed") return say_freed(words);
   if (words.moment.collective < 0) return say_copy(words);
   const Collective& collective =
       story.collectives[static_cast<std::size_t>(words.moment.collective)];
@@ -412,7 +462,26 @@ std::string reason_of_fault(const StepRecording& recording, const Story& story) 
              : "A collective brought not every rank's gradient to every rank.";
 }
 
+// Sizes as the grader prints them.
+Said say_end_of_schedule(const StepRecording& recording, Story& story) {
+  story.fault = recording.schedule->wrong;
+  if (!story.fault.empty()) {
+    return {fmt::format("The step ends here, because the schedule breaks a rule. {}.",
+                        capital(story.fault)),
+            "What comes after it is not played."};
+  }
+  std::size_t most = 0;
+  for (const trace::Sample& sample : recording.trace.memory)
+    most = std::max(most, sample.num_bytes);
+  return {fmt::format("The step is over after {:.2f} ms, and no GPU held more than {:.2f} MB.",
+                      1e-6 * static_cast<double>(recording.end_ns() - recording.begin_ns()),
+                      1e-6 * static_cast<double>(most)),
+          "Gaps in the compute streams and plateaus of the memory are where another schedule may "
+          "win."};
+}
+
 Said say_end(const StepRecording& recording, Story& story) {
+  if (recording.schedule) return say_end_of_schedule(recording, story);
   const std::size_t num_ranks = recording.ranks.size();
   switch (story.style) {
     case Style::single:

@@ -21,6 +21,8 @@ cd "$folder"
   "$lockstep" watch --modes tensor --devices 2 -o tensor.html
   "$lockstep" watch --modes single --accumulate 2 -o one.html
   "$lockstep" watch --act-as dgx-a100 --modes ddp --devices 2 --model mlp:64-128-10 --slow-motion 50 -o slow.html
+  "$lockstep" grade "$here/../../../tutorials/labs/p5_zero3" --watch zero3.html
+  "$lockstep" grade "$here/../../../tutorials/labs/p8_least_bubble" --watch bubble.html
 } >/dev/null
 cp "$here/look_at_player.html" .
 "$browser" --headless=new --no-sandbox --disable-gpu --allow-file-access-from-files --user-data-dir="$folder/profile" \
@@ -34,6 +36,6 @@ if [[ -s errors ]]; then
   status=1
 fi
 sed -n '/<pre id="found">/,/<\/pre>/p' dom.html | sed 's/<[^>]*>//g'
-if ! grep -q 'looked at 13 pages, 0 problems' dom.html; then status=1; fi
+if ! grep -q 'looked at 17 pages, 0 problems' dom.html; then status=1; fi
 if ((status != 0)); then echo "the player is wrong in Chromium (above)"; fi
 exit "$status"

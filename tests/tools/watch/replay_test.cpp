@@ -76,6 +76,22 @@ std::map<int, std::size_t> bytes_of_run(const Case& c, int num_steps) {
   return bytes;
 }
 
+// The sum of the chunks that each rank sent, by the events.
+std::map<int, std::size_t> bytes_sent(const StepRecording& recording) {
+  std::map<int, std::size_t> sent;
+  for (const auto& [rank, record] : recording.ranks) {
+    sent[rank];
+    for (const Event& event : record.events) {
+      if (event.kind == Kind::call && event.name == "send") sent[rank] += event.num_bytes;
+      if (event.kind != Kind::arrival) continue;
+      for (const int from : event.from) {
+        if (from != event.rank) sent[from] += event.num_bytes;
+      }
+    }
+  }
+  return sent;
+}
+
 // The counters of a third step are those of three steps without those of two. They count neither
 // the batch's way nor the outputs', which are DataParallel's copies.
 class Recorded : public ::testing::TestWithParam<Case> {};
@@ -92,7 +108,7 @@ TEST_P(Recorded, BytesAreTheCounters) {
     });
   }
   for (auto& [rank, bytes] : counted) bytes -= before.at(rank);
-  EXPECT_EQ(recording.bytes_sent(), counted);
+  EXPECT_EQ(bytes_sent(recording), counted);
   EXPECT_EQ(counted.begin()->second > 0, GetParam().mode != "single");
 }
 
@@ -222,6 +238,39 @@ TEST(Recording, AnAllReduceStartsWhileBackwardGoesOn) {
   EXPECT_THAT(call->sentence, ::testing::HasSubstr("Bucket 0 is full on every rank"));
   EXPECT_TRUE(std::any_of(call, story.moments.end(),
                           [](const Moment& later) { return later.kind == "backward"; }));
+}
+
+// The stages of an interleaved pipeline form a ring: the last one sends activations to the first.
+TEST(Recording, AsManyGradientsComeBackAsActivationsWereSent) {
+  Recorder recorder(Numbers::no);
+  train({.mode = "pipeline", .devices = 2, .schedule = "interleaved"}, 3);
+  const StepRecording recording = recorder.take();
+  std::map<std::string, int> num_sent;
+  for (const Moment& moment : tell(recording).moments) {
+    if (moment.kind != "message" || moment.events[0]->num_elements == 1) continue;
+    ++num_sent[moment.sentence.find("a gradient back to") == std::string::npos ? "on" : "back"];
+  }
+  EXPECT_GT(num_sent["on"], 0);
+  EXPECT_EQ(num_sent["on"], num_sent["back"]);
+}
+
+TEST(Recording, UnitsKeepTheirNumbersFromPassToPassAndAreSentInEach) {
+  Recorder recorder(Numbers::no);
+  train({.mode = "zero3", .devices = 2, .accumulate = 2}, 3);
+  const StepRecording recording = recorder.take();
+  const Story story = tell(recording);
+  std::map<std::string, std::set<std::vector<std::size_t>>> parameters_of;
+  std::size_t num_reduced = 0;
+  for (const Collective& collective : story.collectives) {
+    if (collective.operation != "reduce_scatter") continue;
+    parameters_of[collective.label].insert(collective.parameters);
+    ++num_reduced;
+  }
+  EXPECT_EQ(2 * parameters_of.size(), num_reduced);
+  for (const auto& [label, parameters] : parameters_of) EXPECT_EQ(parameters.size(), 1U) << label;
+  for (const Moment& moment : story.moments) {
+    EXPECT_THAT(moment.reason, ::testing::Not(::testing::HasSubstr("nothing is sent yet")));
+  }
 }
 
 // --- programs with a fault, and programs that record nothing ---

@@ -15,6 +15,8 @@ namespace lab {
 
 using nlohmann::json;
 
+struct Played;  // puzzles/rules.h
+
 // visible: the student runs it, too; its inputs are fixed. hidden: its inputs are drawn from the
 // teacher's secret, so that no table of answers passes it.
 enum class Shown { visible, hidden };
@@ -34,10 +36,10 @@ struct Check {
 
   Judge judge;
 
-  // What an answer that passes has reached, in a line: "12 ms, as the best known". Empty: nothing.
+  // Says what an answer that passes has reached, in a line: "12 ms, as the best known".
   Judge reached = {};
-  // The answer as an HTML page, right or wrong; empty: there is none.
-  Judge page = {};
+  // A puzzle: plays the schedule that the answer is, right or wrong.
+  std::function<Played(const json& inputs, const json& answer)> play = {};
 };
 
 // Visible checks of one case, or of several.

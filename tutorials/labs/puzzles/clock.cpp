@@ -129,6 +129,13 @@ std::vector<Interval> run_pieces(const std::vector<Piece>& pieces, int num_gpus)
   return Simulation(pieces, num_gpus).run();
 }
 
+plan::CollectivePlan steps_of(Op op, std::size_t num_gpus, std::size_t num_elements) {
+  const auto make = op == Op::all_reduce       ? plan::ring_all_reduce
+                    : op == Op::reduce_scatter ? plan::ring_reduce_scatter
+                                               : plan::ring_all_gather;
+  return make(int(num_gpus), num_elements);
+}
+
 Prices::Prices(const PuzzleSizes& sizes)
     : sizes_(sizes), topology_(predict::find_topology("dgx-a100")), network_(topology_) {}
 
@@ -151,11 +158,8 @@ double Prices::collective(Op op, std::size_t num_gpus) {
   const auto [known, is_new] = known_.try_emplace({op, num_gpus}, 0);
   if (is_new) {
     const std::size_t num_elements = sizes_.parameter_bytes() / sizeof(float);
-    const auto make = op == Op::all_reduce       ? plan::ring_all_reduce
-                      : op == Op::reduce_scatter ? plan::ring_reduce_scatter
-                                                 : plan::ring_all_gather;
     known->second =
-        predict::plan_seconds(network_, make(int(num_gpus), num_elements), sizeof(float));
+        predict::plan_seconds(network_, steps_of(op, num_gpus, num_elements), sizeof(float));
   }
   return known->second;
 }

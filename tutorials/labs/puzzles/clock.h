@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/plan/collective_plan.h"
 #include "simulate/predict/network.h"
 #include "tutorials/labs/puzzles/verbs.h"
 
@@ -32,6 +33,9 @@ struct Interval {
 // (predict::kOverlapInterference); copies over NVLink cost the others nothing.
 std::vector<Interval> run_pieces(const std::vector<Piece>& pieces, int num_gpus);
 
+// The steps of a collective: the ring's.
+lockstep::plan::CollectivePlan steps_of(Op op, std::size_t num_gpus, std::size_t num_elements);
+
 // In seconds.
 class Prices {
  public:
@@ -41,7 +45,7 @@ class Prices {
   // Layer 0 needs no gradient of its input, and so one product less.
   double backward(int layer) const;
   double update(double parameter_bytes) const;
-  double collective(Op op, std::size_t num_gpus);  // by the ring
+  double collective(Op op, std::size_t num_gpus);  // by steps_of()
   double message();                                // of one activation
 
  private:

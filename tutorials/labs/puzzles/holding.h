@@ -1,4 +1,4 @@
-// What a GPU holds of one layer, and which calls that allows.
+// The part of a layer that a GPU holds, and which calls that allows.
 #pragma once
 
 #include <fmt/format.h>

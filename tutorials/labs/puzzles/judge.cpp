@@ -4,7 +4,6 @@
 
 #include "tutorials/labs/judging/lab.h"
 #include "tutorials/labs/judging/values.h"
-#include "tutorials/labs/puzzles/page.h"
 #include "tutorials/labs/puzzles/real.h"
 #include "tutorials/labs/puzzles/rules.h"
 
@@ -29,8 +28,9 @@ struct Puzzle {
   PuzzleSizes sizes;
   Best best;
   Slack slack;
-  std::string hint;
-  // What hidden checks draw: at least two GPUs, and so many layers and micro-batches for each.
+  std::string rule;  // the hint for wrong weights
+  std::string hint;  // for time and memory
+  // Hidden checks draw at least two GPUs, and so many layers and micro-batches for each.
   bool has_layers_for_each = false;
   std::size_t most_micro_batches_for_each = 1;
 };
@@ -73,7 +73,8 @@ Check figure_check(const Puzzle& puzzle, Figure figure) {
     const double excess = is_time ? 1e3 * played.seconds / best.milliseconds
                                   : 1e-6 * static_cast<double>(played.most_bytes) / best.megabytes;
     if (excess <= 1 + slack / 100) return std::string();
-    return fmt::format("{}; {:.0f} % more has the points", describe(figure, best, played), slack);
+    return fmt::format("{}; up to {:.0f} % more has the points", describe(figure, best, played),
+                       slack);
   };
   Check check = visible(is_time ? "time_is_near_the_best_known" : "memory_is_near_the_best_known",
                         10, puzzle.hint, to_json(puzzle.sizes), judge);
@@ -95,11 +96,9 @@ json draw_sizes(const Puzzle& puzzle, lockstep::Rng& rng) {
 }
 
 Check weights_check(const Puzzle& puzzle) {
-  Check check = visible("weights_are_those_of_one_device", 30, puzzle.hint, to_json(puzzle.sizes),
+  Check check = visible("weights_are_those_of_one_device", 30, puzzle.rule, to_json(puzzle.sizes),
                         judge_weights);
-  check.page = [title = puzzle.title](const json& inputs, const json& answer) {
-    return draw_page(title, sizes_of(inputs), play_answer(inputs, answer));
-  };
+  check.play = play_answer;
   return check;
 }
 
@@ -114,6 +113,16 @@ Lab lab_of(const Puzzle& puzzle) {
   return lab;
 }
 
+constexpr const char* kReduced = "every gradient is all-reduced and waited for before its update";
+constexpr const char* kScattered =
+    "every gradient is reduce-scattered and waited for before the update of its shard";
+constexpr const char* kStaged =
+    "a GPU receives the input of its first layer and sends the output of its last one; gradients "
+    "go the other way";
+
+constexpr PuzzleSizes kPipeline{
+    .num_gpus = 4, .num_layers = 8, .num_micro_batches = 8, .rows = 1024, .is_pipeline = true};
+
 }  // namespace
 
 std::vector<Lab> puzzles() {
@@ -123,18 +132,21 @@ std::vector<Lab> puzzles() {
        .sizes = {.num_gpus = 4, .num_layers = 6, .num_micro_batches = 4, .rows = 256},
        .best = {13.87, 968.88},
        .slack = {.time = 20, .memory = 30},
-       .hint = "every gradient is all-reduced and waited for before its update"},
+       .rule = kReduced,
+       .hint = "free and update each layer as soon as its sum is there"},
       {.folder = "p2_overlap",
        .title = "DDP: all-reduce beside backward",
        .sizes = {.num_gpus = 4, .num_layers = 6, .num_micro_batches = 4, .rows = 256},
        .best = {13.87, 968.88},
        .slack = {.time = 5, .memory = 30},
+       .rule = kReduced,
        .hint = "start a layer's all_reduce right after its backward, and wait for it later"},
       {.folder = "p3_accumulation",
        .title = "Gradient accumulation: one all-reduce for many micro-batches",
        .sizes = {.num_gpus = 4, .num_layers = 6, .num_micro_batches = 16, .rows = 256},
        .best = {46.07, 1241.51},
        .slack = {.time = 2, .memory = 3},
+       .rule = kReduced,
        .hint = "only the last micro-batch's backward is followed by all_reduce",
        .most_micro_batches_for_each = 4},
       {.folder = "p4_zero2",
@@ -142,46 +154,39 @@ std::vector<Lab> puzzles() {
        .sizes = {.num_gpus = 8, .num_layers = 8, .num_micro_batches = 8, .rows = 256},
        .best = {17.96, 784.33},
        .slack = {},
+       .rule = kScattered,
        .hint = "free a gradient as soon as its reduce_scatter is over, during backward"},
       {.folder = "p5_zero3",
        .title = "ZeRO-3: a shard of everything",
        .sizes = {.num_gpus = 8, .num_layers = 8, .num_micro_batches = 8, .rows = 256},
        .best = {18.87, 448.79},
        .slack = {},
+       .rule = kScattered,
        .hint = "gather the next layer before this one computes; free each layer after its use"},
       {.folder = "p6_gpipe",
        .title = "A pipeline: all forward, then all backward",
-       .sizes = {.num_gpus = 4,
-                 .num_layers = 8,
-                 .num_micro_batches = 8,
-                 .rows = 1024,
-                 .is_pipeline = true},
+       .sizes = kPipeline,
        .best = {164.80, 805.31},
        .slack = {.time = 5, .memory = 20},
+       .rule = kStaged,
        .hint = "receive, compute and send one micro-batch before the next one",
        .has_layers_for_each = true,
        .most_micro_batches_for_each = 2},
       {.folder = "p7_1f1b",
        .title = "1F1B: a pipeline that holds fewer activations",
-       .sizes = {.num_gpus = 4,
-                 .num_layers = 8,
-                 .num_micro_batches = 8,
-                 .rows = 1024,
-                 .is_pipeline = true},
+       .sizes = kPipeline,
        .best = {165.38, 570.43},
        .slack = {},
+       .rule = kStaged,
        .hint = "a stage goes ahead by one forward pass for each stage behind it, and no more",
        .has_layers_for_each = true,
        .most_micro_batches_for_each = 2},
       {.folder = "p8_least_bubble",
        .title = "The least bubble: you choose the layers",
-       .sizes = {.num_gpus = 4,
-                 .num_layers = 8,
-                 .num_micro_batches = 8,
-                 .rows = 1024,
-                 .is_pipeline = true},
+       .sizes = kPipeline,
        .best = {142.46, 620.76},
        .slack = {.time = 3, .memory = 20},
+       .rule = kStaged,
        .hint = "the bubble is as long as the first micro-batch needs to the last GPU and back",
        .has_layers_for_each = true,
        .most_micro_batches_for_each = 2},

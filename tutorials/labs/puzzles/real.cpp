@@ -99,7 +99,7 @@ Holders holders_of(const PuzzleSizes& sizes, const Programs& programs) {
   return holders;
 }
 
-// Of each set of holders: by rank, its communicator.
+// The communicators of each set of holders, by rank.
 using Groups = std::map<std::vector<int>, std::map<int, std::unique_ptr<Communicator>>>;
 
 Groups make_groups(const Holders& holders) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tutorials/labs/puzzles/holding.h"
+#include "tutorials/labs/puzzles/record.h"
 
 namespace lab {
 namespace {
@@ -49,65 +50,18 @@ struct GpuState {
   std::vector<std::pair<Group*, std::size_t>> works;  // by number: group and place in its calls
 };
 
-// The pieces of a schedule, and how they change what the GPUs hold.
-class Record {
- public:
-  // Returns the piece's index.
-  std::size_t add(const Verb& verb, Piece piece) {
-    verbs_.push_back(verb);
-    pieces_.push_back(std::move(piece));
-    return pieces_.size() - 1;
-  }
-  // Memory is taken when the piece begins, and given back (num_bytes < 0) when it ends.
-  void change(int gpu, std::size_t piece, std::ptrdiff_t num_bytes) {
-    changes_.push_back({gpu, piece, num_bytes});
-  }
-
-  // Fills all but `wrong`.
-  void time(std::size_t num_gpus, Played& played) const {
-    const std::vector<Interval> times = run_pieces(pieces_, int(num_gpus));
-    for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      played.seconds = std::max(played.seconds, times[i].end);
-      if (pieces_[i].seconds == 0) continue;
-      played.events.push_back({verbs_[i], pieces_[i].gpus, pieces_[i].stream, times[i]});
-    }
-    std::vector<std::vector<std::pair<double, std::ptrdiff_t>>> changes(num_gpus);
-    for (const Change& change : changes_) {
-      const Interval& time = times[change.piece];
-      changes[std::size_t(change.gpu)].emplace_back(change.num_bytes > 0 ? time.begin : time.end,
-                                                    change.num_bytes);
-    }
-    for (auto& of_gpu : changes) {
-      std::ranges::sort(of_gpu);  // what is given back at an instant comes first
-      std::ptrdiff_t held = 0;
-      std::vector<Held>& memory = played.memory.emplace_back();
-      for (const auto& [seconds, num_bytes] : of_gpu) {
-        held += num_bytes;
-        memory.push_back({seconds, std::size_t(held)});
-        played.most_bytes = std::max(played.most_bytes, std::size_t(held));
-      }
-    }
-  }
-
- private:
-  struct Change {
-    int gpu = 0;
-    std::size_t piece = 0;
-    std::ptrdiff_t num_bytes = 0;
-  };
-
-  std::vector<Piece> pieces_;
-  std::vector<Verb> verbs_;  // by piece
-  std::vector<Change> changes_;
-};
-
 class Referee {
  public:
   Referee(const PuzzleSizes& sizes, const Programs& programs)
-      : sizes_(sizes), programs_(programs), prices_(sizes), gpus_(programs.size()) {}
+      : sizes_(sizes),
+        programs_(programs),
+        prices_(sizes),
+        gpus_(programs.size()),
+        holders_(std::size_t(sizes.num_layers)),
+        keeps_(holders_.size()) {}
 
   Played play() {
-    Played played;
+    Played played{.sizes = sizes_};
     try {
       load_all();
       while (play_round()) {
@@ -117,6 +71,8 @@ class Referee {
       wrong_ = broken.what();
     }
     played.wrong = wrong_;
+    played.holders = holders_;
+    played.keeps = keeps_;
     record_.time(gpus_.size(), played);
     return played;
   }
@@ -167,12 +123,10 @@ class Referee {
   // --- loading: all GPUs' loads come before everything else ---
 
   void load_all() {
-    holders_.resize(std::size_t(sizes_.num_layers));
-    std::vector<Keep> keeps(holders_.size());
     for (int rank = 0; rank < int(gpus_.size()); ++rank) {
       for (const Verb& verb : programs_[std::size_t(rank)]) {
         if (verb.op != Op::load) continue;
-        in_turn(rank, verb, [&] { load(keeps[std::size_t(verb.layer)]); });
+        in_turn(rank, verb, [&] { load(keeps_[std::size_t(verb.layer)]); });
       }
     }
     for (int l = 0; l < sizes_.num_layers; ++l) {
@@ -184,7 +138,7 @@ class Referee {
       std::ptrdiff_t num_bytes = 0;
       for (verb_.layer = 0; verb_.layer < sizes_.num_layers; ++verb_.layer) {
         if (std::ranges::count(holders(), rank_) == 0) continue;
-        layer() = Holding(verb_.layer, keeps[std::size_t(verb_.layer)], holders().size(),
+        layer() = Holding(verb_.layer, keeps_[std::size_t(verb_.layer)], holders().size(),
                           sizes_.parameter_bytes());
         num_bytes += layer().loaded();
       }
@@ -295,7 +249,8 @@ class Referee {
     const int l = verb_.layer;
     std::set<std::pair<int, int>>& inputs = gpu().activations;
     if (l > 0 && !inputs.contains(key(l))) {
-      foul("the output of layer {} for micro-batch {} is not there", l - 1, verb_.micro_batch);
+      foul("the output of layer {} for micro-batch {} is not there: compute or receive it first",
+           l - 1, verb_.micro_batch);
     }
     const bool reads_batch = inputs.insert(key(l)).second;
     if (!inputs.insert(key(l + 1)).second) foul("its output is there already");
@@ -315,7 +270,8 @@ class Referee {
       foul("layer {} has not passed a gradient back for micro-batch {}", l + 1, verb_.micro_batch);
     }
     if (const auto before = went_back_.find(key(l)); before != went_back_.end()) {
-      foul("rank {} has done this already", before->second);
+      foul("rank {} has done this already: a micro-batch goes back once, on one GPU",
+           before->second);
     }
     const std::size_t piece = add(prices_.backward(l), layer().add_gradient());
     if (l > 0) {
@@ -387,7 +343,8 @@ class Referee {
     const Message message = queue.front();
     queue.pop_front();
     if (message.verb.layer != verb_.layer || message.verb.micro_batch != verb_.micro_batch) {
-      foul("the next message of rank {} is that of its {}", verb_.other, to_string(message.verb));
+      foul("the next message of rank {} is that of its {}; both name the layer whose input travels",
+           verb_.other, to_string(message.verb));
     }
     if (!moved().insert(key(verb_.layer)).second) foul("it is there already");
     add(0, 0, {message.piece});
@@ -424,6 +381,7 @@ class Referee {
   std::string wrong_;  // the first broken rule
   std::vector<GpuState> gpus_;
   std::vector<std::vector<int>> holders_;  // by layer: ranks
+  std::vector<Keep> keeps_;                // by layer
   std::map<std::vector<int>, Group> groups_;
   std::map<Way, std::deque<Message>> messages_;
   std::map<std::pair<int, int>, int> went_back_;  // layer, micro-batch -> rank

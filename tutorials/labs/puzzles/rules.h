@@ -11,7 +11,7 @@
 
 namespace lab {
 
-// A call on its stream.
+// A call on the GPU's compute stream, or what it started on the others: a collective, or a message.
 struct Event {
   Verb verb;
   std::vector<int> gpus;
@@ -25,15 +25,18 @@ struct Held {
 };
 
 struct Played {
-  std::string wrong;  // "rank 1 uses the parameters of layer 2 in ..."; empty: all is right
+  PuzzleSizes sizes;
+  std::string wrong = {};  // "rank 1 uses the parameters of layer 2 in ..."; empty: all is right
   double seconds = 0;
-  std::size_t most_bytes = 0;             // on the GPU that holds most
-  std::vector<Event> events;              // without those that take no time
-  std::vector<std::vector<Held>> memory;  // by rank, by time
+  std::size_t most_bytes = 0;                  // on the GPU that holds most
+  std::vector<Event> events = {};              // each GPU's in the order of its calls
+  std::vector<std::vector<Held>> memory = {};  // by rank, by time
+  std::vector<std::vector<int>> holders = {};  // by layer: the ranks that loaded it
+  std::vector<Keep> keeps = {};                // by layer: how much of it they keep
 };
 
-// Of a schedule that breaks a rule: the part before. Cost: quadratic in the number of GPUs, linear
-// in the calls.
+// Plays a schedule; one that breaks a rule, up to there. Cost: quadratic in the number of GPUs,
+// linear in the calls.
 Played play(const PuzzleSizes& sizes, const Programs& programs);
 
 }  // namespace lab

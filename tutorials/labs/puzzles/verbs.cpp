@@ -37,8 +37,12 @@ std::vector<Verb> program_of(const nlohmann::json& list) {
 
 }  // namespace
 
+const char* name_of(Op op) {
+  return kNames.at(std::size_t(op));
+}
+
 std::string to_string(const Verb& verb) {
-  const char* const name = kNames.at(std::size_t(verb.op));
+  const char* const name = name_of(verb.op);
   if (verb.has_micro_batch()) return fmt::format("{}({}, {})", name, verb.layer, verb.micro_batch);
   return fmt::format("{}({})", name, verb.layer);
 }

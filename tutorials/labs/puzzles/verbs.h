@@ -48,6 +48,8 @@ struct Verb {
 
 inline constexpr std::size_t kMostVerbs = 20'000;  // of one GPU
 
+// "all_gather".
+const char* name_of(Op op);
 // "forward(2, 0)", "all_gather(3)", "wait(all_gather(3))".
 std::string to_string(const Verb& verb);
 
