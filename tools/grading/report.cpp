@@ -28,7 +28,8 @@ std::string indented(const std::string& text) {
   return result;
 }
 
-std::string check_text(const CheckResult& result) {
+// before: the check above it, or nullptr.
+std::string check_text(const CheckResult& result, const CheckResult* before) {
   const lab::Check& check = *result.check;
   std::string text = fmt::format("  {:>3}/{:<3}  {}{}\n", result.points, check.points, check.name,
                                  check.shown == lab::Shown::hidden ? " (hidden)" : "");
@@ -37,6 +38,7 @@ std::string check_text(const CheckResult& result) {
   if (!result.reached.empty())
     text += margin + wrap(result.reached, kTerminalColumns, kColumn) + "\n";
   if (result.passed()) return text;
+  if (before != nullptr && before->outcome == result.outcome) return text + margin + "as above\n";
   text += margin + wrap(result.outcome, kTerminalColumns, kColumn) + "\n";
   if (result.is_wrong_answer) {
     text += margin + wrap("hint: " + check.hint, kTerminalColumns, kColumn) + "\n";
@@ -70,7 +72,11 @@ std::string lab_text(const GradeReport& report, const Grade& grade) {
   } else if (!grade.problem.empty()) {
     text += "  it does not compile:\n" + indented(grade.problem) + "\n";
   } else {
-    for (const CheckResult& result : grade.results) text += check_text(result);
+    const CheckResult* before = nullptr;
+    for (const CheckResult& result : grade.results) {
+      text += check_text(result, before);
+      before = &result;
+    }
   }
   const auto [points, possible_points] = grade.points();
   text += fmt::format("\n{} of {} points", points, possible_points);
