@@ -24,6 +24,7 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLarge = std::size_t{64} << 10;  // from here on a block is mapped by itself
 constexpr std::size_t kSlab = std::size_t{2} << 20;
+constexpr std::size_t kHugeBlock = std::size_t{2} << 20;
 constexpr std::uint64_t kLeastMapped = std::uint64_t{64} << 20;
 constexpr const char* kAdvice =
     "processes of one user in one PID namespace can share memory; TCP needs neither";
@@ -148,6 +149,7 @@ void* SharedMemory::allocate(std::size_t num_bytes) {
 void* SharedMemory::map_region(std::size_t num_bytes) {
   std::vector<std::uint64_t>& unmapped = unmapped_[num_bytes];
   const bool is_new = unmapped.empty();
+  if (is_new && num_bytes >= kHugeBlock) end_ = rounded_up(end_, kHugeBlock);
   const std::uint64_t offset = is_new ? end_ : unmapped.back();
   if (is_new && ftruncate(file_.descriptor(), static_cast<off_t>(end_ + num_bytes)) != 0) {
     return nullptr;
@@ -155,6 +157,7 @@ void* SharedMemory::map_region(std::size_t num_bytes) {
   void* const data = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                           file_.descriptor(), static_cast<off_t>(offset));
   if (data == MAP_FAILED) return nullptr;
+  if (num_bytes >= kHugeBlock) madvise(data, num_bytes, MADV_HUGEPAGE);
   if (is_new) {
     end_ += num_bytes;
   } else {
@@ -237,6 +240,7 @@ void MappedMemory::map(std::uint64_t end) {
           "cannot map {} bytes of the memory of {}: {}; raise the limit of the address space "
           "(ulimit -v) or use TCP",
           num_bytes, owner_, std::strerror(errno));
+  madvise(data, num_bytes, MADV_HUGEPAGE);  // only advice: a refusal changes nothing
   if (data_ != nullptr) munmap(data_, num_bytes_);
   data_ = static_cast<std::byte*>(data);
   num_bytes_ = num_bytes;
