@@ -30,9 +30,9 @@
 #include "tools/record/run_file.h"
 #include "tools/run/interruption.h"
 #include "tools/run/placement.h"
+#include "tools/run/processes.h"
 #include "tools/run/rank_job.h"
 #include "tools/run/settings.h"
-#include "tools/run/start_ranks.h"
 #include "tools/text/format.h"
 #include "tools/text/status_line.h"
 

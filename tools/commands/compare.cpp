@@ -250,7 +250,7 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
                        [](const PlannedRow& row) { return !row.is_missing; });
   std::vector<Mode> modes;
   for (const PlannedRow& row : plan) modes.push_back(row.placement.mode);
-  require_effects(training, modes, type);
+  reject_idle_flags(training, modes, type);
   const TrainingTask& task = plan[0].task;
   const std::optional<PredictionTask> prediction = read_prediction(flags, all_rows);
   print_beginning(training, plan, type, out);
@@ -320,8 +320,8 @@ void add_compare_command(CLI::App& program, const CommandLine& command, int& exi
   compare.add_flag("--explain-drift", flags->explain_drift,
                    "repeat every row in float64, which shows that drift is rounding");
   compare.callback([flags, &compare, command, &exit_code] {
-    flags->training.said = said_flags(compare);
-    settle_pipeline_flags(flags->training);
+    flags->training.given = given_flags(compare);
+    resolve_pipeline_flags(flags->training);
     flags->is_predicting = compare.count("--predict") > 0;
     exit_code = run_compare(*flags, command);
   });

@@ -17,7 +17,6 @@
 #include "tools/flags/output_path.h"
 #include "tools/record/run_file.h"
 #include "tools/run/processes.h"
-#include "tools/run/start_ranks.h"
 #include "tools/text/format.h"
 
 namespace lockstep::tools {

@@ -18,9 +18,9 @@
 #include "tools/record/run_file.h"
 #include "tools/run/interruption.h"
 #include "tools/run/placement.h"
+#include "tools/run/processes.h"
 #include "tools/run/settings.h"
 #include "tools/run/slow_motion.h"
-#include "tools/run/start_ranks.h"
 #include "tools/text/format.h"
 #include "tools/text/status_line.h"
 
@@ -66,7 +66,7 @@ constexpr const char* kEndingStep = "this step";
 
 // The task of these flags, checked against its devices.
 TrainingTask task_for(const TrainingFlags& flags, const DevicePlacement& placement) {
-  require_effects(flags, {placement.mode}, placement.devices[0].type);
+  reject_idle_flags(flags, {placement.mode}, placement.devices[0].type);
   TrainingTask task = read_task(flags, placement.devices.size());
   // Of ranks that are processes only rank 0 has outputs.
   if (flags.ranks == "threads") require_writable_outputs(flags);
@@ -132,7 +132,7 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   require_fitting_processes(flags, num_ranks);
   // Every rank would report these mistakes, so they are reported once, here.
   require_startable(flags, flags);
-  require_effects(flags, {mode_of(flags)}, resolve_device_type(flags));
+  reject_idle_flags(flags, {mode_of(flags)}, resolve_device_type(flags));
   read_task(flags, static_cast<std::size_t>(num_ranks));
   require_writable_outputs(flags);
   return start_ranks(command, num_ranks);
@@ -172,7 +172,7 @@ int train_here(const TrainingFlags& flags, const CommandLine& command) {
 int run_train(TrainingFlags flags, const CommandLine& command) {
   const launch::RankEnvironment environment =
       launch::rank_environment(launch::current_environment());
-  settle_pipeline_flags(flags);
+  resolve_pipeline_flags(flags);
   // Bitwise sums follow a plan of their own; a pipeline's messages must not wait for each other.
   const bool needs_own = flags.bitwise || flags.parallel == "pipeline";
   if (needs_own && flags.comm.empty()) flags.comm = "own";
@@ -200,7 +200,7 @@ void add_train_command(CLI::App& program, const CommandLine& command, int& exit_
   train.callback([flags, &train, command, &exit_code] {
     // `compare` has judged the flags of its rows: not every flag must have an effect in every row.
     const bool is_row = !flags->row_path.empty() || flags->end_after;
-    if (!is_row) flags->said = said_flags(train);
+    if (!is_row) flags->given = given_flags(train);
     exit_code = run_train(*flags, command);
   });
 }

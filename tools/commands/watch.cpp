@@ -44,7 +44,7 @@ std::string fitting_data(const std::string& model, std::size_t batch) {
 }
 
 void choose_data(TrainingFlags& flags) {
-  if (std::ranges::count(flags.said, "--dataset") > 0) return;
+  if (std::ranges::count(flags.given, "--dataset") > 0) return;
   const std::string data =
       fitting_data(flags.model, static_cast<std::size_t>(std::max(1, flags.batch.value_or(64))));
   if (data.empty()) return;
@@ -54,7 +54,7 @@ void choose_data(TrainingFlags& flags) {
 
 // Buckets of a third of the gradients, so that a small model has some, too.
 void choose_buckets(const TrainingFlags& flags, TrainingTask& task) {
-  if (std::ranges::any_of(flags.said,
+  if (std::ranges::any_of(flags.given,
                           [](const std::string& name) { return name.ends_with("bucket-mib"); })) {
     return;
   }
@@ -112,7 +112,7 @@ void run_watch(WatchFlags flags) {
     modes.push_back(row.placement.mode);
     require_short(row.task, row.placement, numbers);
   }
-  require_effects(training, modes, type);
+  reject_idle_flags(training, modes, type);
   std::vector<watch::PageRecording> recordings;
   for (const PlannedRow& row : plan) {
     apply_threads_per_device(training, row.placement.devices.size());
@@ -149,8 +149,8 @@ void add_watch_command(CLI::App& program) {
                  "show the values of gradients and weights, too: for small models");
   watch.add_option("-o,--output", flags->output_path, "write the page here")->type_name("FILE");
   watch.callback([flags, &watch] {
-    flags->training.said = said_flags(watch);
-    settle_pipeline_flags(flags->training);
+    flags->training.given = given_flags(watch);
+    resolve_pipeline_flags(flags->training);
     run_watch(*flags);
   });
 }

@@ -111,12 +111,12 @@ CLI::Validator whole_number() {
   return {check, ""};
 }
 
-std::vector<std::string> said_flags(const CLI::App& command) {
-  std::vector<std::string> said;
+std::vector<std::string> given_flags(const CLI::App& command) {
+  std::vector<std::string> given;
   for (const CLI::Option* option : command.get_options()) {
-    if (option->count() > 0) said.push_back(option->get_name());
+    if (option->count() > 0) given.push_back(option->get_name());
   }
-  return said;
+  return given;
 }
 
 std::string parse(CLI::App& program, std::vector<std::string> words) {

@@ -14,7 +14,7 @@ CLI::Validator one_of(const std::vector<std::string>& words);
 CLI::Validator whole_number();
 
 // The names of the flags that the user gave.
-std::vector<std::string> said_flags(const CLI::App& command);
+std::vector<std::string> given_flags(const CLI::App& command);
 
 // Reads the words after the program's name, and runs the command that they name or prints the help
 // that they ask for. Returns what is wrong with the words, or an empty text.

@@ -25,7 +25,7 @@ struct RankFlags {
 // The place where a command's ranks run.
 enum class Ranks {
   threads,       // threads of this process
-  start,         // as processes that this one has to start (start_ranks.h)
+  start,         // as processes that this one has to start (run/processes.h)
   this_process,  // this process is one of them: a launcher started it
 };
 

@@ -194,7 +194,7 @@ void refuse(bool is_refused, std::string_view flag, std::string_view why) {
   require(!is_refused, ErrorCode::Usage, flag, "{}", why);
 }
 
-void settle_pipeline_flags(TrainingFlags& flags) {
+void resolve_pipeline_flags(TrainingFlags& flags) {
   const bool is_pipelines =
       flags.schedule == "gpipe" || flags.schedule == "1f1b" || flags.schedule == "interleaved";
   require(!is_pipelines, ErrorCode::Usage, "--schedule",

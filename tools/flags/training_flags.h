@@ -78,9 +78,9 @@ struct TrainingFlags : RankFlags {
   std::string slow_motion = "auto";
   bool live = false;
   std::string watch_path;
-  std::string row_path;           // the file for a row of `compare` (record/run_file.h), or empty
-  std::optional<int> end_after;   // the step where a row is interrupted
-  std::vector<std::string> said;  // names of the flags that the user gave
+  std::string row_path;            // the file for a row of `compare` (record/run_file.h), or empty
+  std::optional<int> end_after;    // the step where a row is interrupted
+  std::vector<std::string> given;  // names of the flags that the user gave
 };
 
 // The flags' groups in --help, after the most used ones.
@@ -101,7 +101,7 @@ std::vector<std::string> words_of(const TrainingFlags& flags);
 
 // Reads --stages as --devices where those are not said. Throws Error{Usage} for --stages without as
 // many devices, and for a pipeline's schedule as --schedule.
-void settle_pipeline_flags(TrainingFlags& flags);
+void resolve_pipeline_flags(TrainingFlags& flags);
 
 // Throws Error{Usage} that names the flag if it is refused. why: a sentence without its subject.
 void refuse(bool is_refused, std::string_view flag, std::string_view why);

@@ -256,7 +256,7 @@ std::string describe_differences(const nlohmann::ordered_json& before, const Tra
     if (!differing.contains(name)) continue;
     std::string flag = "--" + name;
     std::ranges::replace(flag, '_', '-');
-    const bool is_said = std::ranges::find(flags.said, flag) != flags.said.end();
+    const bool is_said = std::ranges::find(flags.given, flag) != flags.given.end();
     if (!is_said && follows(name, differing)) continue;
     const auto word = [&, is_digest = name == "data_sha256"](const nlohmann::ordered_json& json) {
       return is_digest ? json.dump().substr(1, kShownDigits) : shown(json.dump());

@@ -223,7 +223,7 @@ class TrainingLoop {
     runtime::WorkSpan span(training_step_.stream(), trace::Lane::host, trace::Category::step,
                            "step");
     span.set_sequence(static_cast<std::int64_t>(step_));
-    const auto output = training_step_.run(step_, is_norm_told() ? AskedNorm::yes : AskedNorm::no);
+    const auto output = training_step_.run(step_, is_norm_asked() ? AskedNorm::yes : AskedNorm::no);
     if (!output) {
       span.cancel();
       return false;
@@ -233,7 +233,7 @@ class TrainingLoop {
                           output->losses[local]);
     }
     if (has_log_ || has_line()) {
-      tell_step(epoch, training_step_.learning_rate(step_), output->grad_norm, start);
+      report_step(epoch, training_step_.learning_rate(step_), output->grad_norm, start);
     }
     return true;
   }
@@ -246,7 +246,7 @@ class TrainingLoop {
   }
 
   // A graph is captured once, for steps with a line and without.
-  bool is_norm_told() const {
+  bool is_norm_asked() const {
     return has_log_ || (is_graph() ? observer_.lines_every > 0 : has_line());
   }
 
@@ -289,8 +289,8 @@ class TrainingLoop {
     return curve_.means(first_.is_loss_global() ? own : sum_over_ranks(first_, own));
   }
 
-  void tell_step(std::size_t epoch, double learning_rate, const Tensor& grad_norm,
-                 Clock::time_point start) {
+  void report_step(std::size_t epoch, double learning_rate, const Tensor& grad_norm,
+                   Clock::time_point start) {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "log");
     const trace::UncountedScope no_part_of_the_step({first_.rank()});
     drain_losses();
@@ -311,7 +311,7 @@ class TrainingLoop {
     line_step_ = step_ + 1;
   }
 
-  // The first line replaces the file that was there; each stays, whatever becomes of the run.
+  // The first line replaces an earlier file; each is published at once, so that a crash keeps it.
   void log_step(std::size_t epoch, const LoggedStep& line, double seconds) {
     const nlohmann::ordered_json json{
         {"step", line.step},

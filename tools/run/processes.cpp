@@ -11,6 +11,8 @@
 #include <cstring>
 
 #include "engine/core/error.h"
+#include "engine/launch/launcher.h"
+#include "engine/launch/rendezvous.h"
 #include "engine/runtime/wait.h"
 #include "tools/run/interruption.h"
 
@@ -76,6 +78,20 @@ ChildEnd run_child(const std::vector<std::string>& command, const launch::Enviro
   const bool is_signal = end.code > 128 && end.code < 128 + NSIG;  // or a shell that reports one
   if (end.how == ChildEnd::How::exited && is_signal) end.how = ChildEnd::How::signalled;
   return end;
+}
+
+int start_ranks(const std::vector<std::string>& arguments, int num_ranks) {
+  launch::LaunchOptions options;
+  options.command = {this_program()};
+  options.command.insert(options.command.end(), arguments.begin() + 1, arguments.end());
+  options.environment = launch::current_environment();
+  options.num_ranks = num_ranks;
+  options.token = launch::make_token();
+  options.lines = launch::Lines::plain;
+  const launch::PortReservation port(0, launch::PortReservation::Scope::loopback);
+  options.master_port = port.port();
+  std::fflush(nullptr);
+  return launch::launch_ranks(options);
 }
 
 int reap(pid_t child) {

@@ -1,4 +1,4 @@
-// Runs other programs as children whose output is kept.
+// Runs other programs as children whose output is kept, and this program as the ranks of a job.
 #pragma once
 
 #include <cstdio>
@@ -34,6 +34,12 @@ struct ChildEnd {
 // its whole process group is killed. Throws Error{Io} if it does not start.
 ChildEnd run_child(const std::vector<std::string>& command, const launch::Environment& environment,
                    const ChildLimits& limits = {});
+
+// Starts num_ranks processes of this program on this machine with these arguments (argv as this
+// program got it), as `lockstep run --standalone --nproc-per-node N` does, with the ranks' output
+// unchanged. Returns the exit code for this program. REQUIRES: this process has no other thread.
+// Throws the errors of launch::launch_ranks.
+int start_ranks(const std::vector<std::string>& arguments, int num_ranks);
 
 // Waits for a child and returns its exit code, or 128 + the signal that ended it.
 int reap(pid_t child);

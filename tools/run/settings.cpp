@@ -97,12 +97,12 @@ std::vector<launch::Setting> common_settings(const TrainingFlags& flags, const T
   return settings;
 }
 
-void require_effects(const TrainingFlags& flags, const std::vector<Mode>& modes,
-                     DeviceType device) {
+void reject_idle_flags(const TrainingFlags& flags, const std::vector<Mode>& modes,
+                       DeviceType device) {
   const auto refuse = [&](bool is_idle, std::initializer_list<std::string_view> names,
                           std::string_view reason) {
     for (const std::string_view name : names) {
-      require(!is_idle || std::ranges::count(flags.said, name) == 0, ErrorCode::Usage, name,
+      require(!is_idle || std::ranges::count(flags.given, name) == 0, ErrorCode::Usage, name,
               "has no effect here: it {}", reason);
     }
   };

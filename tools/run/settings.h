@@ -18,8 +18,9 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
 // that belong to one rank, such as its devices and files. REQUIRES: the task's data is loaded.
 std::vector<launch::Setting> common_settings(const TrainingFlags& flags, const TrainingTask& task);
 
-// Throws Error{Usage} if a flag that the user gave (TrainingFlags::said) has no effect in any row.
+// Throws Error{Usage} if a flag that the user gave (TrainingFlags::given) has no effect in any row.
 // modes: of the rows of compare; one for train.
-void require_effects(const TrainingFlags& flags, const std::vector<Mode>& modes, DeviceType device);
+void reject_idle_flags(const TrainingFlags& flags, const std::vector<Mode>& modes,
+                       DeviceType device);
 
 }  // namespace lockstep::tools

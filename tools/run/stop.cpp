@@ -33,12 +33,12 @@ bool StopOfProcesses::is_before(std::size_t step) {
   const int own = Interruption::signal();
   const double seconds = std::chrono::duration<double>(Clock::now() - asked_).count();
   // All ranks must count the same steps, so the time is rank 0's.
-  const Tensor told =
+  const Tensor sums_of_ranks =
       Tensor::from(std::vector<double>{own == SIGINT ? 1.0 : 0.0, own == SIGTERM ? 1.0 : 0.0,
                                        communicator_.rank() == 0 ? seconds : 0.0},
                    {3});
-  communicator_.all_reduce(told).wait();
-  const std::vector<double> sums = told.to_vector<double>();
+  communicator_.all_reduce(sums_of_ranks).wait();
+  const std::vector<double> sums = sums_of_ranks.to_vector<double>();
   if (sums[0] + sums[1] > 0) {
     signal_ = sums[1] > 0 ? SIGTERM : SIGINT;
     return true;
