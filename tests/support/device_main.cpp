@@ -30,6 +30,7 @@ std::string logical_devices(int num_gpus) {
 std::string choose_devices() {
   using namespace lockstep;
   if (lockstep::testing::test_device_type() == DeviceType::cpu) return {};
+  setenv("XDG_CACHE_HOME", "/dev/null", 1);  // no test depends on what an earlier one has timed
   const char* wanted = std::getenv("LOCKSTEP_TEST_GPUS");
   const int num_gpus = wanted != nullptr ? std::atoi(wanted) : 1;
   const int num_present = static_cast<int>(runtime::physical_gpus().size());
