@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "tests/tools/run_lockstep.h"
@@ -48,6 +49,26 @@ TEST(BenchStep, HasARowPerModelBatchAndThreads) {
   const double flops = 4 * (4.0 * 16 * 8 + 6.0 * 8 * 4);
   EXPECT_NEAR(rows[0]["gflops"].get<double>() * 1e9 * rows[0]["median_step_seconds"].get<double>(),
               flops, 1e-6 * flops);
+}
+
+TEST(BenchStep, TakesGpts) {
+  constexpr double kBatch = 2, kTokens = 16, kChannels = 8;
+  for (const bool has_text : {false, true}) {
+    const json row = bench(std::string("step --model gpt:1-2-8-16 --batch 2 --seconds 0.001") +
+                           (has_text ? " --dataset embedded-text" : ""))["rows"][0];
+    EXPECT_EQ(row["row_shape"], json({16}));
+    const double vocabulary = row["num_classes"];
+    if (!has_text) EXPECT_EQ(vocabulary, 50257);
+    if (has_text) EXPECT_LT(vocabulary, 200);
+    // 2 operations per weight and token forward, 4 backward; the table of tokens, padded to a
+    // multiple of 64, is the last layer. Attention has two products of each token with those before
+    // it, half of all.
+    const double weights = kChannels * (12 * kChannels + std::ceil(vocabulary / 64) * 64);
+    const double attention = kTokens * kChannels;
+    const double flops = 6 * kBatch * kTokens * (weights + attention);
+    EXPECT_NEAR(row["gflops"].get<double>() * 1e9 * row["median_step_seconds"].get<double>(), flops,
+                1e-6 * flops);
+  }
 }
 
 TEST(BenchAllReduce, HasARowPerSizeAndItsBandwidths) {

@@ -4,14 +4,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "datasets/dataset.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/nn/models.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/breakdown.h"
 #include "kernels/matmul_precision.h"
@@ -38,7 +43,7 @@ struct BenchStepFlags {
   TrainingFlags training;  // --device and --precision
   std::vector<std::string> models = {"mlp:784-256-128-10"};
   std::string dataset;  // whose rows' sizes; see rows_for()
-  std::string batches;  // empty: kRowBatches, or kImageBatches for a model of images
+  std::string batches;  // empty: kRowBatches, kImageBatches or kTextBatches
   std::string threads;  // empty: all cores
   double seconds = 0.8;
   bool graph = false;
@@ -48,23 +53,10 @@ struct BenchStepFlags {
 
 constexpr const char* kRowBatches = "64,256,1024,8192";
 constexpr const char* kImageBatches = "16,64";
+constexpr const char* kTextBatches = "8";
 constexpr std::size_t kWarmUpSteps = 5;
 constexpr std::size_t kFewestTimes = 11;
-// A GPU gets this many steps at a time, as in a training loop, which does not wait for each step.
-constexpr std::size_t kStepsAtATime = 10;
-
-// Multiplications and additions of a step's matrix products: 2 per weight and row (or output pixel)
-// forward, 2 for the weight's gradient, and 2 for the input's, which the first layer does not need.
-double floating_point_operations(std::span<const FileLayer> layers, std::size_t batch) {
-  double total = 0;
-  for (const FileLayer& layer : layers) {
-    if (!layer.product) continue;
-    const predict::LayerShape& product = *layer.product;
-    total += (total == 0 ? 4.0 : 6.0) * static_cast<double>(batch) * product.rows * product.inputs *
-             product.outputs;
-  }
-  return total;
-}
+constexpr double kMostStepsAtATime = 10;
 
 struct MeasuredStep {
   double median_seconds = 0;
@@ -84,19 +76,69 @@ struct BenchModel {
   double kept_bytes = 0;  // per row, for the backward pass
 };
 
-// Tries a step of two rows, because batch norm has no statistics over one.
-BenchModel try_model(const std::string& name, const nn::ModelData& data) {
-  constexpr std::size_t kRows = 2;
-  const std::shared_ptr<nn::Module> model = nn::make_model(name, data, 0);
-  const Variable x(Tensor::zeros(batch_shape(data, kRows)));
+bool is_text(const nn::ModelData& data) {
+  return data.values == nn::ModelData::Values::tokens;
+}
+
+// The rows of a model. A GPT's are tokens of the text --dataset, or of GPT-2's vocabulary.
+nn::ModelData rows_of(const std::string& name, const std::string& dataset) {
+  const nn::ModelSpec spec = nn::parse_model(name);
+  if (!spec.takes_text()) return rows_for(name, dataset);
+  std::size_t vocabulary = spec.gpt.vocabulary;
+  if (!dataset.empty()) {
+    const datasets::DatasetSpec text = datasets::parse_dataset(dataset);
+    require(text.is_text(), ErrorCode::Usage, "--dataset",
+            "'{}' takes a text, found '{}'; use embedded-text or text:FILE", name, dataset);
+    vocabulary = datasets::load_dataset(text, "data", 0, {spec.gpt.context}).train.num_classes;
+  }
+  nn::ModelData data{Shape{spec.gpt.context}, vocabulary, nn::ModelData::Values::tokens};
+  // Weights, gradients, momentum, and the weights of the trial.
+  require_memory("--model", 4 * sizeof(float) * nn::count_parameters(spec, data));
+  return data;
+}
+
+// Tries a step: of two rows, because batch norm has no statistics over one, or of one text.
+BenchModel try_model(const std::string& name, const nn::ModelData& data, Device device) {
+  const std::size_t num_rows = is_text(data) ? 1 : 2;
+  const std::shared_ptr<nn::Module> model = nn::make_model(name, data, 0, DType::float32, device);
+  const DType dtype = is_text(data) ? DType::int64 : DType::float32;
+  const Variable x(Tensor::zeros(batch_shape(data, num_rows), dtype, device));
   const auto forward = [&] { return (*model)(x); };
   LayerRecorder recorder(*model);
-  recorder.record(kRows, forward);
+  recorder.record(num_rows, forward);
   BenchModel tried{name, data, recorder.layers()};
   for (const LayerMemory& layer : recorder.memory(forward)) {
-    tried.kept_bytes += static_cast<double>(layer.kept_bytes) / kRows;
+    tried.kept_bytes += static_cast<double>(layer.kept_bytes) / static_cast<double>(num_rows);
   }
   return tried;
+}
+
+// Multiplications and additions of a step's matrix products: 2 per weight and row (or output pixel)
+// forward, 2 for the weight's gradient, and 2 for the input's, which a first layer that multiplies
+// numbers does not need. Attention's products need both gradients.
+double floating_point_operations(const BenchModel& model, std::size_t batch) {
+  double total = 0;
+  const auto add = [&](const std::optional<predict::LayerShape>& product, double per_number) {
+    if (!product) return;
+    total += per_number * static_cast<double>(batch) * product->rows * product->inputs *
+             product->outputs;
+  };
+  for (const FileLayer& layer : model.layers) {
+    add(layer.product, total == 0 && !is_text(model.data) ? 4.0 : 6.0);
+    add(layer.attention, 6.0);
+  }
+  return total;
+}
+
+// A GPU gets several steps at a time, as in a training loop, which does not wait for each; as many
+// as take a tenth of a second, so that slow steps do not take minutes.
+std::size_t steps_at_a_time(Device device, const std::function<void()>& step, SampleStep& sample) {
+  if (device.type != DeviceType::cuda) return 1;
+  const auto start = std::chrono::steady_clock::now();
+  step();
+  sample.synchronize();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  return static_cast<std::size_t>(std::clamp(0.1 / taken.count(), 1.0, kMostStepsAtATime));
 }
 
 MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device device,
@@ -109,7 +151,7 @@ MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device d
   const auto step = [&] { graph ? graph->run(issue) : issue(); };
   for (std::size_t i = 0; i < kWarmUpSteps; ++i) step();
   sample.synchronize();
-  const std::size_t num_steps = device.type == DeviceType::cuda ? kStepsAtATime : 1;
+  const std::size_t num_steps = steps_at_a_time(device, step, sample);
   std::vector<double> times;
   const Clock::time_point begin = Clock::now();
   while (times.size() < kFewestTimes ||
@@ -136,11 +178,42 @@ struct BenchRow {
   std::size_t threads = 0;
 };
 
+double memory_bytes_of(Device device) {
+  if (device.type == DeviceType::cpu) return static_cast<double>(machine_memory_bytes());
+  const auto gpu = static_cast<std::size_t>(runtime::gpu_behind(device));
+  return static_cast<double>(runtime::physical_gpus()[gpu].memory_bytes);
+}
+
+// Throws Error{Usage} that says which batch would fit, unless a step of this one fits into the
+// device's memory: weights, gradients and momentum, the batch, and what its rows keep.
+void require_step_fits(const BenchModel& model, std::size_t batch, Device device) {
+  constexpr double kGib = std::size_t{1} << 30;
+  double fixed_bytes = 0;
+  for (const FileLayer& layer : model.layers) {
+    fixed_bytes += 3 * static_cast<double>(layer.parameter_bytes);
+  }
+  const double row_bytes =
+      sizeof(float) * static_cast<double>(model.data.row.num_elements()) + 2 * model.kept_bytes;
+  const double available = memory_bytes_of(device);
+  const double needed = fixed_bytes + row_bytes * static_cast<double>(batch);
+  require(
+      needed <= available, ErrorCode::Usage, "--batch",
+      "a step of {} on {} rows needs about {:.1f} GiB of memory, and {} has {:.1f}; {}", model.name,
+      batch, needed / kGib, lockstep::to_string(device), available / kGib,
+      fixed_bytes + row_bytes > available
+          ? "use a smaller --model"
+          : fmt::format("{} rows would fit", std::floor((available - fixed_bytes) / row_bytes)));
+}
+
 // All rows, checked before the first is measured.
-std::vector<BenchRow> list_rows(const BenchStepFlags& flags) {
-  const bool has_images = std::ranges::any_of(
-      flags.models, [](const std::string& model) { return nn::parse_model(model).takes_images(); });
-  const char* const usual = has_images ? kImageBatches : kRowBatches;
+std::vector<BenchRow> list_rows(const BenchStepFlags& flags, Device device) {
+  const auto any_model = [&](bool (nn::ModelSpec::*takes)() const) {
+    return std::ranges::any_of(
+        flags.models, [&](const std::string& model) { return (nn::parse_model(model).*takes)(); });
+  };
+  const char* const usual = any_model(&nn::ModelSpec::takes_text)     ? kTextBatches
+                            : any_model(&nn::ModelSpec::takes_images) ? kImageBatches
+                                                                      : kRowBatches;
   const auto batches = parse_list("--batch", flags.batches.empty() ? usual : flags.batches);
   std::vector<std::size_t> threads{runtime::num_cores()};
   if (!flags.threads.empty()) threads = parse_list("--threads-per-device", flags.threads);
@@ -153,13 +226,11 @@ std::vector<BenchRow> list_rows(const BenchStepFlags& flags) {
   require_writable({{"--json", flags.json_path}});
   std::vector<BenchRow> rows;
   for (const std::string& name : flags.models) {
-    const nn::ModelData data = rows_for(name, flags.dataset);
-    const auto model = std::make_shared<const BenchModel>(try_model(name, data));
-    const double bytes =
-        sizeof(float) * static_cast<double>(data.row.num_elements()) + 2 * model->kept_bytes;
+    const nn::ModelData data = rows_of(name, flags.dataset);
+    const auto model = std::make_shared<const BenchModel>(try_model(name, data, device));
     for (const std::size_t batch : batches) {
       require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
-      require_memory("--batch", bytes * static_cast<double>(batch));
+      require_step_fits(*model, batch, device);
       for (const std::size_t count : threads) rows.push_back({model, batch, count});
     }
   }
@@ -169,6 +240,10 @@ std::vector<BenchRow> list_rows(const BenchStepFlags& flags) {
 nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchRow& row, Device device,
                                 const MeasuredStep& step) {
   const std::vector<FileLayer>& layers = row.model->layers;
+  nlohmann::json row_shape = nlohmann::json::array();
+  for (std::size_t dim = 0; dim < row.model->data.row.num_dims(); ++dim) {
+    row_shape.push_back(row.model->data.row[dim]);
+  }
   nlohmann::ordered_json json{
       {"model", row.model->name},
       {"batch", row.batch},
@@ -181,7 +256,9 @@ nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchRow& row
       {"warmup_iterations", kWarmUpSteps},
       {"median_step_seconds", step.median_seconds},
       {"samples_per_second", static_cast<double>(row.batch) / step.median_seconds},
-      {"gflops", floating_point_operations(layers, row.batch) / step.median_seconds * 1e-9}};
+      {"gflops", floating_point_operations(*row.model, row.batch) / step.median_seconds * 1e-9},
+      {"row_shape", row_shape},
+      {"num_classes", row.model->data.num_classes}};
   if (!flags.memory) return json;
   json["peak_bytes"] = step.peak_bytes;
   json["memory"] = nlohmann::ordered_json::array();
@@ -202,7 +279,7 @@ int run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
           "captures a step on a CUDA device; leave it out on the CPU");
   require(!flags.graph || !flags.memory, ErrorCode::Usage, "--memory",
           "looks into a step that is not a graph; leave out --graph");
-  const std::vector<BenchRow> rows = list_rows(flags);
+  const std::vector<BenchRow> rows = list_rows(flags, device);
   nlohmann::ordered_json json = file_head("lockstep.bench-step/1", command);
   json["rows"] = nlohmann::ordered_json::array();
   fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11}{:>9}\n", "model", "batch", "device", "threads",
@@ -244,13 +321,15 @@ void add_bench_step_command(CLI::App& bench, const CommandLine& command, int& ex
   step.add_option("--model", flags->models, "one or several, separated by commas")
       ->type_name("MODELS")
       ->delimiter(',');
-  step.add_option("--dataset", flags->dataset,
-                  "the rows that it takes: digits, synthetic:8x28x28x1x10 (default: as wide as an "
-                  "mlp is; digits for other models)")
+  step.add_option(
+          "--dataset", flags->dataset,
+          "the rows that it takes: digits, synthetic:8x28x28x1x10, embedded-text (default: as "
+          "wide as an mlp is; for a GPT GPT-2's 50,257 tokens; else digits)")
       ->type_name("DATA");
   step.add_option("--batch", flags->batches,
-                  fmt::format("rows of a step, one number or several (default: {}; for images {})",
-                              kRowBatches, kImageBatches))
+                  fmt::format("rows of a step, one number or several (default: {}; for images {}; "
+                              "for texts {})",
+                              kRowBatches, kImageBatches, kTextBatches))
       ->type_name("COUNTS");
   step.add_option("--threads-per-device", flags->threads,
                   "CPU threads, one number or several, as in 1,2 (default: all cores)")

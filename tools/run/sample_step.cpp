@@ -10,17 +10,30 @@
 namespace lockstep::tools {
 namespace {
 
-Variable noise(const nn::ModelData& data, std::size_t batch, Device device) {
-  Rng rng(1);
-  return Variable(Tensor::uniform(batch_shape(data, batch), -1, 1, rng, DType::float32, device));
+bool is_text(const nn::ModelData& data) {
+  return data.values == nn::ModelData::Values::tokens;
 }
 
-Tensor labels(std::size_t num_classes, std::size_t batch, Device device) {
-  std::vector<std::int64_t> numbers(batch);
-  for (std::size_t row = 0; row < batch; ++row) {
-    numbers[row] = static_cast<std::int64_t>(row % num_classes);
+// 0, 1, ... num_classes - 1, 0, ...
+Tensor classes(std::size_t num_classes, const Shape& shape, Device device) {
+  std::vector<std::int64_t> numbers(shape.num_elements());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<std::int64_t>(i % num_classes);
   }
-  return Tensor::from(numbers, {batch}, device);
+  return Tensor::from(numbers, shape, device);
+}
+
+Variable noise(const nn::ModelData& data, std::size_t batch, Device device) {
+  const Shape shape = batch_shape(data, batch);
+  if (is_text(data)) return Variable(classes(data.num_classes, shape, device));
+  Rng rng(1);
+  return Variable(Tensor::uniform(shape, -1, 1, rng, DType::float32, device));
+}
+
+// One for each row, or for each token of a text.
+Tensor labels(const nn::ModelData& data, std::size_t batch, Device device) {
+  const std::size_t per_row = is_text(data) ? data.row[0] : 1;
+  return classes(data.num_classes, {batch * per_row}, device);
 }
 
 optim::SgdOptions sgd_options() {
@@ -38,10 +51,11 @@ SampleStep::SampleStep(const std::string& model, const nn::ModelData& data, std:
       model_(nn::make_model(model, data, 0, DType::float32, device)),
       optimizer_(model_->parameters(), sgd_options()),
       x_(noise(data, batch, device)),
-      targets_(labels(data.num_classes, batch, device)) {}
+      targets_(labels(data, batch, device)),
+      logits_(is_text(data) ? Logits::consume : Logits::keep) {}
 
 Variable SampleStep::forward() const {
-  return cross_entropy((*model_)(x_), targets_);
+  return cross_entropy((*model_)(x_), targets_, Reduction::mean, logits_);
 }
 
 void SampleStep::run() {

@@ -1,11 +1,12 @@
-// A training step of a model on rows of noise, with SGD and momentum: for measuring what a step
-// takes, without data.
+// A training step of a model on rows of noise or arbitrary tokens, with SGD and momentum: for
+// measuring what a step takes, without data.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <string>
 
+#include "engine/autograd/ops/ops.h"
 #include "engine/nn/models.h"
 #include "engine/nn/module.h"
 #include "engine/optim/optimizer.h"
@@ -31,6 +32,7 @@ class SampleStep {
   optim::Sgd optimizer_;
   Variable x_;
   Tensor targets_;
+  Logits logits_;  // a text's would take as much memory as all else
 };
 
 }  // namespace lockstep::tools
