@@ -2,9 +2,12 @@
 
 usage: torch_cuda.py cuda|cpu
 prints one line {"torch": VERSION, "device": NAME}, or {"problem": WHY}; then for each line that it reads one:
-  {"precision": "highest"|"high", "batch": N, "sizes": [A, B, ...], "seconds": S}
-      -> {"eager": MICROSECONDS, "graph": MICROSECONDS}   medians of a step, launched op by op and as one CUDA graph
-and {"problem": WHY} for one that went wrong. On a CPU, which rehearsals use, "graph" is another "eager".
+  {"model": "mlp:784-256-10", "row": [28, 28, 1], "classes": 10, "precision": "fp32"|"tf32"|"bf16", "batch": N,
+   "seconds": S, "kinds": ["eager", "graph", "compiled"]}
+      -> {"eager": MICROSECONDS, "graph": MICROSECONDS, ...}
+medians of a step: launched op by op, as one CUDA graph, and compiled by torch.compile and then one CUDA graph; of nets
+for images the better of NCHW and channels_last. {"problem": WHY} for one that went wrong. On a CPU, which rehearsals
+use, each is another "eager".
 """
 
 import json
@@ -19,7 +22,8 @@ def say(**answer):
 try:
     import torch
     import torch.nn.functional as F
-    from torch_model import median, mlp, random_batch, sgd, train_step
+    from torch_model import median, sgd
+    from torch_nets import net_and_batch
 except ImportError as error:
     say(problem=str(error))
     sys.exit(0)
@@ -36,19 +40,25 @@ def median_microseconds(run, seconds):
     for _ in range(5):
         run()
     wait()
+    start = time.perf_counter()
+    run()
+    wait()
+    steps = max(1, min(10, int(0.1 / (time.perf_counter() - start))))  # that run before the host waits
     times = []
     begin = time.perf_counter()
     while len(times) < 11 or time.perf_counter() - begin < seconds:
         start = time.perf_counter()
-        for _ in range(10):
+        for _ in range(steps):
             run()
         wait()
-        times.append((time.perf_counter() - start) / 10)
+        times.append((time.perf_counter() - start) / steps)
     return median(times) * 1e6
 
 
-def captured(step, model, optimizer, x, y):
+def captured(step, optimizer, forward_and_backward):
     """The step as a graph; what to call for it."""
+    if device.type != "cuda":
+        return step
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -58,23 +68,44 @@ def captured(step, model, optimizer, x, y):
     graph = torch.cuda.CUDAGraph()
     optimizer.zero_grad(set_to_none=True)
     with torch.cuda.graph(graph):
-        F.cross_entropy(model(x), y).backward()
+        forward_and_backward()
         optimizer.step()
     return graph.replay
 
 
-def measure_step(precision, batch, sizes, seconds):
-    torch.set_float32_matmul_precision(precision)
-    model = mlp(sizes).to(device)
+def measure_kind(kind, model, x, y, precision, seconds):
+    called = torch.compile(model) if kind == "compiled" and device.type == "cuda" else model
     optimizer = sgd(model, foreach=True)
-    x, y = (part.to(device) for part in random_batch(batch, sizes))
+    # A graph must not keep copies of weights from an earlier step.
+    rounded = torch.autocast(device.type, torch.bfloat16, precision == "bf16", cache_enabled=kind == "eager")
+
+    def forward_and_backward():
+        with rounded:
+            loss = F.cross_entropy(called(x).flatten(0, -2), y.flatten())
+        loss.backward()
 
     def step():
-        train_step(model, optimizer, x, y)
+        optimizer.zero_grad(set_to_none=True)
+        forward_and_backward()
+        optimizer.step()
 
-    eager = median_microseconds(step, seconds)
-    run = captured(step, model, optimizer, x, y) if device.type == "cuda" else step
-    return {"eager": eager, "graph": median_microseconds(run, seconds)}
+    run = step if kind == "eager" else captured(step, optimizer, forward_and_backward)
+    return median_microseconds(run, seconds)
+
+
+def measure_step(model, row, classes, precision, batch, seconds, kinds):
+    torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
+    torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    torch.backends.cudnn.benchmark = True
+    best = {}
+    for layout in (torch.contiguous_format, torch.channels_last) if row else (torch.contiguous_format,):
+        for kind in kinds:
+            net, x, y = net_and_batch(model, row, classes, batch)
+            net, x = net.to(device, memory_format=layout), x.to(device)
+            x = x.contiguous(memory_format=layout) if row else x
+            time_of = measure_kind(kind, net, x, y.to(device), precision, seconds)
+            best[kind] = min(time_of, best.get(kind, time_of))
+    return best
 
 
 if device.type == "cuda" and not torch.cuda.is_available():

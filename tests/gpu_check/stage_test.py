@@ -147,8 +147,9 @@ class Torch(FolderTest):
         return stage
 
     def ratios(self, stage, *measures):
-        row = {"median_step_seconds": 1e-5}
-        stages.beside_torch(stage, {(name, i, (2, 3)): {"eager": row} for i, name in enumerate(measures)}, 2)
+        row = {"median_step_seconds": 1e-5, "row_shape": [], "num_classes": 3}
+        steps = {stages.Step("mlp:2-3", i, name): {"eager": row} for i, name in enumerate(measures)}
+        stages.beside_torch(stage, steps, 2)
         return [(row["verdict"], row["figure"]) for row in self.rows() if "PyTorch eager" in row["name"]]
 
     def test_one_process_answers_all_questions(self):
@@ -160,6 +161,14 @@ class Torch(FolderTest):
         for what, limit in (("hang", 10), ("die", 30), ("fail", 30)):
             found = self.ratios(self.stage_with(ANSWERS, limit), "step", what)
             self.assertEqual(found[-2:], [("measured", 2.0), ("FAILED", None)], what)
+
+    def test_kinds_that_ours_lacks_are_compared_with_our_graph(self):
+        stage = self.stage_with(ANSWERS.replace('"eager": 20.0', '"eager": 30.0, "graph": 20.0, "compiled": 15.0'))
+        row = {"median_step_seconds": 1e-5, "row_shape": [28, 28, 1], "num_classes": 10}
+        stages.beside_torch(stage, {stages.Step("lenet", 4, "bf16"): {"graph": row}}, 1, 0.8)
+        found = {row["name"].split(": ")[-1]: (row["figure"], row["asked"]) for row in self.rows()[1:]}
+        expected = {"eager / our graph": (3, ">= 1"), "graph / ours": (2, ">= 1"), "compiled / our graph": (1.5, ">= 0.8")}
+        self.assertEqual(found, {f"PyTorch {name}": of for name, of in expected.items()})
 
     def test_without_pytorch_it_is_skipped(self):
         for source, phrase in (
