@@ -77,7 +77,7 @@ struct Fma {
   __device__ static T rounded(T value) { return value; }
   __device__ static Vector<T> stored(const Vector<T>& values) { return values; }
 
-  // Calls body(row, column, factors) for each column of the factor that is seen, with the lane's
+  // Calls body(column, factors) for each column of the factor that is seen, with the lane's
   // `kLaneRows` elements of it, which it gets from the lane that has them.
   template <unsigned kColumns, typename Body>
   __device__ static void for_columns(const Factor<kColumns>& factor, Span seen, const Body& body) {
