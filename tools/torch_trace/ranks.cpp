@@ -1,5 +1,7 @@
 #include "tools/torch_trace/ranks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,6 +10,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/text.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {
@@ -187,6 +190,12 @@ std::optional<SlowestRank> slowest_rank(const TraceRun& run, const Blame& blame)
   return slowest;
 }
 
+// What the ranks of one run have in common: "4 ranks, GPU, FSDP".
+std::string run_text(const RankTrace& trace) {
+  return fmt::format("{}{}{}", count_text(trace.world_size, "rank"), trace.has_gpu() ? ", GPU" : "",
+                     trace.uses_fsdp ? ", FSDP" : "");
+}
+
 void require_one_run(const std::vector<RankBreakdown>& ranks) {
   const RankTrace& first = ranks.front().trace;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -198,10 +207,9 @@ void require_one_run(const std::vector<RankBreakdown>& ranks) {
     require(i == 0 || trace.rank != ranks[i - 1].trace.rank, ErrorCode::Io, "explain",
             "'{}' and '{}' are both of rank {}: give one file of each rank",
             shown(ranks[i == 0 ? 0 : i - 1].trace.path), shown(trace.path), trace.rank);
-    require(trace.world_size == first.world_size && trace.has_gpu() == first.has_gpu(),
-            ErrorCode::Io, "explain", "'{}' ({} ranks{}) and '{}' ({} ranks{}) are of two runs",
-            shown(first.path), first.world_size, first.has_gpu() ? ", GPU" : "", shown(trace.path),
-            trace.world_size, trace.has_gpu() ? ", GPU" : "");
+    require(run_text(trace) == run_text(first), ErrorCode::Io, "explain",
+            "'{}' ({}) and '{}' ({}) are of two runs", shown(first.path), run_text(first),
+            shown(trace.path), run_text(trace));
     const auto is_common = [&](const TorchStep& step) {
       return std::ranges::find(first.steps, step.number, &TorchStep::number) != first.steps.end();
     };

@@ -193,6 +193,7 @@ TEST(ExplainTraces, RefusesFilesThatDoNotBelongTogether) {
   const auto file = [&](const char* name) { return (folder / name).string(); };
   expect_refused({first, first}, {"are both of rank 0: give one file of each rank"});
   expect_refused({first, file("other_run.json")}, {"(2 ranks)", "(8 ranks)", "are of two runs"});
+  expect_refused({first, recorded("fsdp2_rank1")}, {"(2 ranks)", "(2 ranks, FSDP)", "two runs"});
   expect_refused({first, file("other_steps.json")}, {"have no step in common"});
   expect_refused({first, file("no_rank.json")}, {"no_rank.json' doesn't say its rank"});
   expect_refused({first, file("missing.json")}, {"cannot read '", "No such file"});
