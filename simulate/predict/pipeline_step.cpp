@@ -121,7 +121,7 @@ PredictedStep predict_pipeline(Network& network, const Workload& workload,
       result.comm_bytes_per_device = std::max(result.comm_bytes_per_device, num_batches * sent);
     }
   }
-  breakdown.host = workload.fixed_seconds;
+  breakdown.host = num_batches * workload.fixed_seconds;
   breakdown.step += breakdown.host;
   const double busy = breakdown.forward + breakdown.backward + breakdown.optimizer;
   breakdown.wait = breakdown.step - busy - breakdown.host;

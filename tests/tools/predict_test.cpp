@@ -151,7 +151,7 @@ TEST_F(Predict, ABandIsTheClasssRecord) {
       run("--workload run.json --topology dgx1-v100 --devices 8 --strategy "
           "ddp,dp,zero3 --json p.json");
   expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("NVLink: 18 rows like this one: mean "));
+  EXPECT_THAT(outcome.out, HasSubstr("NVLink: 68 rows like this one: mean "));
   EXPECT_THAT(outcome.out, HasSubstr("not verified: no published row is like dp here"));
   EXPECT_THAT(outcome.out, HasSubstr("not verified: no published row is like zero3 here"));
   EXPECT_THAT(outcome.out, HasSubstr("kernels priced by a data sheet: 2 rows"));
@@ -215,6 +215,26 @@ TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
   EXPECT_EQ(read_json(folder_ / "p.json")["config"]["pipeline_schedule"], "1f1b");
   expect_rejected(run(flags + " --strategy pipeline --pipeline-schedule interleaved"), 2,
                   {"2 layers", "4"});
+}
+
+TEST_F(Predict, AFamilysPipelineIsCutBetweenItsBlocks) {
+  const std::string flags =
+      "--family gpt:8-8-512-256 --step 0.1 --batch-per-gpu 4 --rows 1000 --topology "
+      "dgx1-v100*2@100gbe --strategy pipeline --json p.json ";
+  const Outcome outcome = run(flags + "--pipeline-schedule 1f1b --devices 1,4 --find step<1ms");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("none of up to 16 Tesla V100"));  // 10 of them have a layer
+  EXPECT_THAT(outcome.out, HasSubstr("limited by stages that wait for each other"));
+  const json rows = read_json(folder_ / "p.json")["rows"];
+  // 16 micro-batches of one sample: 256 tokens of 512 channels forth, and as many gradients back.
+  EXPECT_EQ(rows[1]["comm_bytes_per_device_per_step"], 2 * 16 * 256 * 512 * 4);
+  // The first of four stages keeps a quarter of four micro-batches: one sample's activations.
+  EXPECT_NEAR(rows[1]["memory_bytes"]["activations"].get<double>(),
+              rows[0]["memory_bytes"]["activations"].get<double>() / 4, 1);
+  expect_rejected(run(flags + "--devices 11"), 2, {"10 layers", "11 devices"});
+  expect_rejected(run("--family resnet50 --step 0.1 --batch-per-gpu 4 --topology dgx1-v100 "
+                      "--strategy pipeline --devices 2"),
+                  2, {"not known of resnet50", "--workload"});
 }
 
 TEST_F(Predict, WorkloadsThatCannotBeTrueAreNamed) {

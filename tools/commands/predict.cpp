@@ -195,17 +195,18 @@ std::string source_of_compute(const PredictionTask& task) {
   const predict::DeviceProfile& device = task.topology.device;
   if (task.net && !task.net->source.empty()) return task.net->source;
   if (task.net && task.net->step_seconds) {
-    return fmt::format("{} for a step on one GPU ({} samples), as given",
-                       trace::format_seconds(*task.net->step_seconds), task.net->batch_per_gpu);
+    return fmt::format("{} for a step on one GPU ({}), as given",
+                       trace::format_seconds(*task.net->step_seconds),
+                       count_text(task.net->batch_per_gpu, "sample"));
   }
   if (task.net) {
     return fmt::format(
-        "a guess: {} for a step on one GPU ({} samples), three times the {:.3g} GFLOP of a "
+        "a guess: {} for a step on one GPU ({}), three times the {:.3g} GFLOP of a "
         "forward pass at {:.0f} % of {:.1f} TFLOP/s; it may be half or twice that, so measure it "
         "and give --step",
-        trace::format_seconds(guessed_step_seconds(*task.net, device)), task.net->batch_per_gpu,
-        task.net->forward_flops / 1e9, 100 * kGuessedEfficiency,
-        peak_flops(device, task.net->precision) / 1e12);
+        trace::format_seconds(guessed_step_seconds(*task.net, device)),
+        count_text(task.net->batch_per_gpu, "sample"), task.net->forward_flops / 1e9,
+        100 * kGuessedEfficiency, peak_flops(device, task.net->precision) / 1e12);
   }
   if (is_measured_on(task.run, device)) {
     return fmt::format("as measured on {}, scaled with the rows", task.run.measured_on);
@@ -431,133 +432,107 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
   flags.all_reduce.empty() ? predict_steps(flags, command) : predict_all_reduce(flags, command);
 }
 
-// flags must live as long as predict.
-void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
-  CLI::Option* const workload =
-      predict
-          .add_option("--workload", flags.workload,
-                      "predict what this run trained: a run file of train or compare")
-          ->type_name("RUN.json");
-  predict
-      .add_option(
-          "--model", flags.model,
-          fmt::format("instead of --workload: a known net, one of {}, or as in mlp:784-1024-10",
-                      known_net_names()))
-      ->type_name("NET");
-  predict
-      .add_option("--params", flags.params,
-                  "instead of --workload: a net of so many parameters, as in 25.6M")
-      ->type_name("COUNT");
-  predict
-      .add_option("--family", flags.family,
-                  fmt::format("instead of --workload: a net by its sizes, for its memory too: {}",
-                              known_family_names()))
-      ->type_name("FAMILY");
-  predict
-      .add_option("--recompute", flags.recompute,
-                  "with --family: which activations are computed again; attention: its scores, as "
-                  "a fused attention does")
+// A flag whose value goes into `value`, which must live as long as predict. type: the value's name
+// in --help, if it isn't the usual one.
+template <typename Value>
+CLI::Option* add(CLI::App& predict, const char* name, Value& value, const std::string& help,
+                 const char* type = "") {
+  CLI::Option* const option = predict.add_option(name, value, help);
+  return *type == '\0' ? option : option->type_name(type);
+}
+
+void add_subject_flags(CLI::App& predict, PredictFlags& flags) {
+  add(predict, "--workload", flags.workload,
+      "predict what this run trained: a run file of train or compare", "RUN.json");
+  add(predict, "--model", flags.model,
+      fmt::format("instead of --workload: a known net, one of {}, or as in mlp:784-1024-10",
+                  known_net_names()),
+      "NET");
+  add(predict, "--params", flags.params,
+      "instead of --workload: a net of so many parameters, as in 25.6M", "COUNT");
+  add(predict, "--family", flags.family,
+      fmt::format("instead of --workload: a net by its sizes, for its memory too: {}",
+                  known_family_names()),
+      "FAMILY");
+  add(predict, "--recompute", flags.recompute,
+      "with --family: which activations are computed again; attention: its scores, as a fused "
+      "attention does")
       ->check(one_of({"none", "attention", "full"}));
-  predict.add_option("--optimizer", flags.optimizer, "whose state is in memory: sgd has momentum")
+  add(predict, "--optimizer", flags.optimizer, "whose state is in memory: sgd has momentum")
       ->check(one_of({"adam", "sgd"}));
-  predict
-      .add_option(
-          "--from-trace", flags.from_trace,
-          "instead of --workload: a rank's trace of torch.profiler; its step and buckets on "
-          "another machine")
-      ->type_name("TRACE.json");
-  predict.add_option("--batch-per-gpu", flags.batch_per_gpu,
-                     "with --model or --params: samples of a step on each GPU");
-  predict
-      .add_option("--step", flags.step,
-                  "with --model or --params: seconds that a step takes on one GPU (default: "
-                  "a guess)")
-      ->type_name("SECONDS");
+  add(predict, "--from-trace", flags.from_trace,
+      "instead of --workload: a rank's trace of torch.profiler; its step and buckets on another "
+      "machine",
+      "TRACE.json");
+  add(predict, "--batch-per-gpu", flags.batch_per_gpu,
+      "with --model or --params: samples of a step on each GPU");
+  add(predict, "--step", flags.step,
+      "with --model or --params: seconds that a step takes on one GPU (default: a guess)",
+      "SECONDS");
   predict.add_flag("--how", flags.how, "print a PyTorch program that measures --step");
-  predict.add_option("--rows", flags.rows,
-                     "samples of an epoch: say how long it takes, and what would be faster");
-  predict
-      .add_option("--find", flags.find,
-                  "the smallest number of devices and the mode for 'epoch < 1h' or 'step < 200ms'")
-      ->type_name("WISH");
-  predict
-      .add_option("--flops", flags.flops,
-                  "with --params: operations of a sample's forward pass, as in 8.2G; the step is "
-                  "guessed from them")
-      ->type_name("COUNT");
-  CLI::Option* const all_reduce =
-      predict
-          .add_option("--all-reduce", flags.all_reduce,
-                      "instead of a step: an all-reduce of so many bytes, as in 100M; it takes "
-                      "only --topology, --devices and --json")
-          ->type_name("BYTES");
-  predict
-      .add_option("--precision", flags.precision,
-                  "precision of products whose times are guessed, and of what is in memory "
-                  "(default: fp32)")
-      ->check(one_of({"fp32", "tf32", "bf16"}))
-      ->excludes(all_reduce);
-  predict
-      .add_option("--topology", flags.topology,
-                  "the machine: one of those below, a JSON file, or several of it, as in "
-                  "dgx-a100*4@100gbe")
-      ->type_name("TOPOLOGY");
-  predict.add_option("--devices", flags.devices, "numbers of devices, a row for each")
-      ->type_name("COUNTS");
-  predict
-      .add_option("--strategy,--modes", flags.strategies,
-                  "one or several of dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, "
-                  "device_allreduce, nccl_replicated, cpu_reduce, cpu_parameter_server (default: "
-                  "ddp; for a run on one host also dp)")
+  add(predict, "--rows", flags.rows,
+      "samples of an epoch: say how long it takes, and what would be faster");
+  add(predict, "--find", flags.find,
+      "the smallest number of devices and the mode for 'epoch < 1h' or 'step < 200ms'", "WISH");
+  add(predict, "--flops", flags.flops,
+      "with --params: operations of a sample's forward pass, as in 8.2G; the step is guessed from "
+      "them",
+      "COUNT");
+  add(predict, "--all-reduce", flags.all_reduce,
+      "instead of a step: an all-reduce of so many bytes, as in 100M; it takes only --topology, "
+      "--devices and --json",
+      "BYTES");
+}
+
+void add_machine_flags(CLI::App& predict, PredictFlags& flags) {
+  add(predict, "--precision", flags.precision,
+      "precision of products whose times are guessed, and of what is in memory (default: fp32)")
+      ->check(one_of({"fp32", "tf32", "bf16"}));
+  add(predict, "--topology", flags.topology,
+      "the machine: one of those below, a JSON file, or several of it, as in dgx-a100*4@100gbe",
+      "TOPOLOGY");
+  add(predict, "--devices", flags.devices, "numbers of devices, a row for each", "COUNTS");
+  add(predict, "--strategy,--modes", flags.strategies,
+      "one or several of dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, device_allreduce, "
+      "nccl_replicated, cpu_reduce, cpu_parameter_server (default: ddp; for a run on one host also "
+      "dp)",
+      "STRATEGIES")
       ->delimiter(',')
-      ->default_str("")
-      ->type_name("STRATEGIES")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--overlap", flags.overlap,
-                  "off: gradients leave behind the whole backward pass, as some programs do it")
-      ->check(one_of({"on", "off"}))
-      ->excludes(all_reduce);
-  predict
-      .add_option("--accumulate", flags.accumulate,
-                  "micro-batches of each device's rows; gradients travel with the last")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--pipeline-schedule", flags.pipeline_schedule,
-                  "the order of a pipeline's passes; interleaved has two chunks on each stage")
-      ->check(one_of({"gpipe", "1f1b", "interleaved"}))
-      ->needs(workload);
-  predict.add_option("--schedule", flags.schedule, "")->group("");
-  predict
-      .add_option("--plan", flags.plan,
-                  "how ddp's all-reduces send: the name of a plan of train --plan (default: as "
-                  "NCCL does)")
-      ->type_name("PLAN")
-      ->excludes(all_reduce);
-  predict.add_option("--bucket-mib", flags.bucket_mib, "size of ddp's gradient buckets in MiB")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--first-bucket-mib", flags.first_bucket_mib, "size of the first bucket in MiB")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--what-if", flags.what_if,
-                  "predict a change too: bucket_mib=1,25,100, bandwidth=2x, batch=64,256, "
-                  "peer_access=on or gradients=bf16")
-      ->default_str("")
-      ->type_name("CHANGE")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--trace", flags.trace_path,
-                  "write a step of the last row here, for ui.perfetto.dev")
-      ->type_name("FILE")
-      ->excludes(all_reduce);
-  predict
-      .add_option("--html", flags.html_path,
-                  "write a page here: speed-up with its band, and memory as stacked bars")
-      ->type_name("FILE")
-      ->excludes(all_reduce);
-  predict.add_option("--json", flags.json_path, "write the rows here (-: standard output)")
-      ->type_name("FILE");
+      ->default_str("");
+  add(predict, "--overlap", flags.overlap,
+      "off: gradients leave behind the whole backward pass, as some programs do it")
+      ->check(one_of({"on", "off"}));
+  add(predict, "--accumulate", flags.accumulate,
+      "micro-batches of each device's rows; gradients travel with the last");
+  add(predict, "--pipeline-schedule", flags.pipeline_schedule,
+      "the order of a pipeline's passes; interleaved has two chunks on each stage")
+      ->check(one_of({"gpipe", "1f1b", "interleaved"}));
+  add(predict, "--schedule", flags.schedule, "")->group("");
+  add(predict, "--plan", flags.plan,
+      "how ddp's all-reduces send: the name of a plan of train --plan (default: as NCCL does)",
+      "PLAN");
+  add(predict, "--bucket-mib", flags.bucket_mib, "size of ddp's gradient buckets in MiB");
+  add(predict, "--first-bucket-mib", flags.first_bucket_mib, "size of the first bucket in MiB");
+  add(predict, "--what-if", flags.what_if,
+      "predict a change too: bucket_mib=1,25,100, bandwidth=2x, batch=64,256, peer_access=on or "
+      "gradients=bf16",
+      "CHANGE")
+      ->default_str("");
+}
+
+void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
+  add_subject_flags(predict, flags);
+  add_machine_flags(predict, flags);
+  add(predict, "--trace", flags.trace_path,
+      "write a step of the last row here, for ui.perfetto.dev", "FILE");
+  add(predict, "--html", flags.html_path,
+      "write a page here: speed-up with its band, and memory as stacked bars", "FILE");
+  add(predict, "--json", flags.json_path, "write the rows here (-: standard output)", "FILE");
+  for (const char* const name :
+       {"--precision", "--strategy", "--overlap", "--accumulate", "--pipeline-schedule", "--plan",
+        "--bucket-mib", "--first-bucket-mib", "--what-if", "--trace", "--html"}) {
+    predict.get_option(name)->excludes(predict.get_option("--all-reduce"));
+  }
   group_flags(predict, {{"Most used",
                          {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
                           "--topology", "--devices", "--strategy", "--what-if", "--json"}},

@@ -48,19 +48,23 @@ std::vector<Option> options_for(const PredictionTask& task, const PredictedRow& 
   const auto add = [&](std::string name, const PredictionTask& changed, const WhatIf& change) {
     options.push_back({std::move(name), changed_row(changed, change, row.strategy, row.devices)});
   };
-  const std::size_t shares = predict::is_data_parallel(row.strategy) ? row.devices : 1;
-  const std::size_t doubled = 2 * row.batch / shares;
+  const std::size_t doubled = 2 * samples_at_a_time(task, row);
   const bool fits = memory.row(row.strategy, row.devices, doubled).memory.total() <=
                     task.topology.device.memory_bytes;
-  if (fits)
-    add(fmt::format("twice the batch ({} on each GPU)", doubled), task, {.batch = 2 * row.batch});
+  if (fits) {
+    add(fmt::format("twice the batch ({} {} each GPU)", 2 * row.batch / row.devices,
+                    predict::is_data_parallel(row.strategy) ? "on" : "for"),
+        task, {.batch = 2 * row.batch});
+  }
   if (may_accumulate(row.strategy) && task.accumulate == 1) {
     PredictionTask changed = task;
     changed.accumulate = kMoreMicroBatches;
     add(fmt::format("accumulating {} batches before gradients travel", kMoreMicroBatches), changed,
         {.batch = kMoreMicroBatches * row.batch});
   }
-  add("gradients that travel in bf16", task, {.gradient_size = 2});
+  if (predict::is_data_parallel(row.strategy)) {
+    add("gradients that travel in bf16", task, {.gradient_size = 2});
+  }
   const bool is_staged = row.record && row.record->name == "through host memory";
   if (is_staged) add("peer access over PCIe", task, {.peer_access = predict::PeerAccess::all});
   const bool has_nvlink = row.record && row.record->name == "NVLink";
@@ -117,7 +121,7 @@ std::vector<std::string> advice_lines(const PredictionTask& task, const Predicte
   }
   if (options.empty()) lines.push_back("nothing that is tried here saves 1 % of an epoch");
   if (row.strategy != Strategy::ddp) return lines;
-  const std::size_t batch = row.batch / row.devices;
+  const std::size_t batch = samples_at_a_time(task, row);
   const PredictedRow zero = changed_row(task, {}, Strategy::zero1, row.devices);
   lines.push_back(fmt::format(
       "zero1: {:.1f} GB a GPU instead of {:.1f}, with a step of {} instead of {}",
@@ -166,12 +170,11 @@ std::string find_sentence(PredictionTask task, const Wish& wish, StepMemory& mem
   std::optional<PredictedRow> fastest;
   for (std::size_t devices = 1; devices <= task.topology.gpus.size(); ++devices) {
     for (const Strategy strategy : strategies) {
-      if (predict::is_of_one_process(strategy) && devices > task.topology.gpus_per_host()) continue;
-      if (batch_of(task, {}, devices) < devices * task.accumulate) continue;
+      if (!is_possible(task, strategy, devices)) continue;
       const PredictedRow row = changed_row(task, {}, strategy, devices);
-      const std::size_t shares = predict::is_data_parallel(strategy) ? devices : 1;
-      const std::size_t batch = std::max<std::size_t>(1, row.batch / shares / task.accumulate);
-      if (memory.row(strategy, devices, batch).memory.total() > task.topology.device.memory_bytes) {
+      const std::size_t samples = samples_at_a_time(task, row);
+      if (memory.row(strategy, devices, samples).memory.total() >
+          task.topology.device.memory_bytes) {
         continue;
       }
       if (!fastest || seconds_of(row) < seconds_of(*fastest)) fastest = row;

@@ -55,11 +55,18 @@ StepMemory::StepMemory(const PredictionTask& task, predict::StateOptimizer optim
     net_ = *task.net->memory;
     return;
   }
-  net_.parameters = task.net ? task.net->parameters : 0;
+  std::vector<double> layers;
   for (const FileLayer& layer : task.run.step.layers) {
-    net_.parameters += static_cast<double>(layer.parameter_bytes) / sizeof(float);
-    net_.largest_unit =
-        std::max(net_.largest_unit, static_cast<double>(layer.parameter_bytes) / sizeof(float));
+    layers.push_back(static_cast<double>(layer.parameter_bytes) / sizeof(float));
+  }
+  if (task.net) {
+    for (const LayerShape& shape : task.net->shapes) layers.push_back(shape.weights + shape.biases);
+  }
+  net_.parameters = task.net ? task.net->parameters : 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (!task.net) net_.parameters += layers[i];
+    net_.largest_unit = std::max(net_.largest_unit, layers[i]);
+    most_of_two_layers_ = std::max(most_of_two_layers_, layers[i] + (i > 0 ? layers[i - 1] : 0));
   }
   net_.has_activations = !own_model_.empty();
 }
@@ -85,19 +92,37 @@ double StepMemory::own_activation_bytes(std::size_t batch) {
   return least + slope * (rows - static_cast<double>(most / 2)) - states;
 }
 
-StepMemory::Row StepMemory::row(Strategy strategy, std::size_t num_devices, std::size_t batch) {
+// engine/parallel/sharded/sharded.h has the table. DDP makes gradients in their buckets.
+double StepMemory::own_bucket_bytes(const predict::MemoryOptions& options) const {
+  if (options.num_devices < 2) return 0;
+  const double two_layers = sizeof(float) * most_of_two_layers_;
+  switch (options.strategy) {
+    case Strategy::zero1:
+      return sizeof(float) * net_.parameters / static_cast<double>(options.num_devices);
+    case Strategy::zero2:
+      return two_layers;
+    case Strategy::zero3:
+      return 2 * two_layers;
+    default:
+      return 0;
+  }
+}
+
+StepMemory::Row StepMemory::row(Strategy strategy, std::size_t num_devices, std::size_t samples) {
   predict::MemoryOptions options = options_;
   options.strategy = strategy;
   options.num_devices = num_devices;
-  options.num_micro_batches = 4 * num_devices;
+  const std::size_t shares = predict::is_data_parallel(strategy) ? 1 : num_devices;
+  const std::size_t batch = samples * shares;
+  options.num_micro_batches =
+      plan::fitting_micro_batches(options.schedule, num_devices, 4 * num_devices, batch);
   options.batch = batch;
   if (own_model_.empty()) {
     return {predict::device_memory(net_, options),
-            predict::largest_batch(net_, options, memory_bytes_)};
+            predict::largest_batch(net_, options, memory_bytes_) / shares};
   }
   Row row{predict::device_memory(net_, options)};
-  // The engine makes gradients in their buckets.
-  if (strategy == Strategy::ddp || strategy == Strategy::hierarchical) row.memory.buckets = 0;
+  row.memory.buckets = own_bucket_bytes(options);
   const double fixed = row.memory.total() - row.memory.activations;
   const double share = predict::kept_share(options);
   row.memory.activations = share * own_activation_bytes(batch);
@@ -105,7 +130,7 @@ StepMemory::Row StepMemory::row(Strategy strategy, std::size_t num_devices, std:
   const double sample = three_batches / (3.0 * static_cast<double>(batch));
   const double left = memory_bytes_ - fixed - row.memory.activations;
   const double largest = static_cast<double>(batch) + (sample > 0 ? std::floor(left / sample) : 0);
-  row.largest_batch = static_cast<std::size_t>(std::max(0.0, largest));
+  row.largest_batch = static_cast<std::size_t>(std::max(0.0, largest)) / shares;
   return row;
 }
 
@@ -137,10 +162,10 @@ nlohmann::ordered_json memory_json(const DeviceMemory& memory) {
 }
 
 // "zero3 fits on 2 devices of this kind and more".
-std::string fit_sentence(StepMemory& memory, Strategy strategy, std::size_t batch,
+std::string fit_sentence(StepMemory& memory, Strategy strategy, std::size_t samples,
                          const predict::DeviceProfile& device) {
   for (std::size_t devices = 1; devices <= kMostDevices; devices *= 2) {
-    if (memory.row(strategy, devices, batch).memory.total() > device.memory_bytes) continue;
+    if (memory.row(strategy, devices, samples).memory.total() > device.memory_bytes) continue;
     return fmt::format("{} fits on {} {}{}", predict::to_string(strategy), devices, device.name,
                        devices == 1 ? "" : " and more");
   }
@@ -150,6 +175,10 @@ std::string fit_sentence(StepMemory& memory, Strategy strategy, std::size_t batc
 
 }  // namespace
 
+std::size_t samples_at_a_time(const PredictionTask& task, const PredictedRow& row) {
+  return std::max<std::size_t>(1, row.batch / row.devices / task.accumulate);
+}
+
 std::vector<std::string> memory_lines(const PredictionTask& task, StepMemory& memory,
                                       std::span<const PredictedRow> rows,
                                       nlohmann::ordered_json& json_rows) {
@@ -158,12 +187,11 @@ std::vector<std::string> memory_lines(const PredictionTask& task, StepMemory& me
       fmt::format("memory of each {} in GB, of {:g}", device.name, device.memory_bytes / 1e9),
       fmt::format("{:<12}{:>8}{:>8}{:>7}{:>7}{:>7}{:>8}{:>7}{:>6}{:>8}", "mode", "devices",
                   "params", "grads", "optim.", "activ.", "buckets", "other", "total", "most")};
-  std::size_t micro_batch = 1;
+  std::size_t samples = 1;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const PredictedRow& row = rows[i];
-    const std::size_t shares = predict::is_data_parallel(row.strategy) ? row.devices : 1;
-    micro_batch = std::max<std::size_t>(1, row.batch / shares / task.accumulate);
-    const StepMemory::Row found = memory.row(row.strategy, row.devices, micro_batch);
+    samples = samples_at_a_time(task, row);
+    const StepMemory::Row found = memory.row(row.strategy, row.devices, samples);
     const DeviceMemory& bytes = found.memory;
     const bool fits = bytes.total() <= device.memory_bytes;
     const std::string largest = !memory.knows_activations() ? "?"
@@ -180,13 +208,12 @@ std::vector<std::string> memory_lines(const PredictionTask& task, StepMemory& me
   std::string sentences;
   for (const Strategy strategy : task.strategies) {
     if (strategy == Strategy::single) continue;
-    sentences +=
-        (sentences.empty() ? "" : ", ") + fit_sentence(memory, strategy, micro_batch, device);
+    sentences += (sentences.empty() ? "" : ", ") + fit_sentence(memory, strategy, samples, device);
   }
-  const std::string with = memory.knows_activations()
-                               ? fmt::format("with {} sample{} at a time on each", micro_batch,
-                                             micro_batch == 1 ? "" : "s")
-                               : "without activations";
+  const std::string with =
+      memory.knows_activations()
+          ? fmt::format("with {} sample{} at a time for each", samples, samples == 1 ? "" : "s")
+          : "without activations";
   lines.push_back(fmt::format("{}: {}", with, sentences));
   lines.push_back(fmt::format(
       "{}; other: CUDA's context, and {:.0f} % for what an allocator cannot use; most: samples "

@@ -27,10 +27,10 @@ class StepMemory {
 
   struct Row {
     predict::DeviceMemory memory;
-    std::size_t largest_batch = 0;  // of each device; 0: none fits, or unknown
+    std::size_t largest_batch = 0;  // the most samples; 0: none fits, or unknown
   };
-  // batch: samples of a micro-batch of each device.
-  Row row(predict::Strategy strategy, std::size_t num_devices, std::size_t batch);
+  // samples: at a time, of a micro-batch; of a pipeline the whole batch's, for each device.
+  Row row(predict::Strategy strategy, std::size_t num_devices, std::size_t samples);
   bool knows_activations() const { return net_.has_activations; }
   // Where the figures come from.
   std::string source() const;
@@ -38,14 +38,19 @@ class StepMemory {
  private:
   double own_activation_bytes(std::size_t batch);
   double measure_own(std::size_t batch);
+  double own_bucket_bytes(const predict::MemoryOptions& options) const;
 
   predict::NetMemory net_;
+  double most_of_two_layers_ = 0;  // parameters of two neighbours
   predict::MemoryOptions options_;
   double memory_bytes_;    // of a device
   std::string own_model_;  // empty: not one of this engine's
   nn::ModelData own_data_;
   std::map<std::size_t, double> own_measured_;  // peak bytes, by batch
 };
+
+// What StepMemory::row() takes of a row.
+std::size_t samples_at_a_time(const PredictionTask& task, const PredictedRow& row);
 
 // A table of the rows, a line for each mode with the number of devices on which it fits, and the
 // source. Adds "memory_bytes" and "largest_batch" to their JSON.

@@ -26,7 +26,7 @@ LayerShape convolution(const std::string& name, double in, double out, double ke
 }
 
 LayerShape dense(const std::string& name, double in, double out) {
-  return {name, in * out, out, in * out};
+  return {name, in * out, out, in * out, out};
 }
 
 // Krizhevsky, "One weird trick", 2014 (one column).
@@ -165,13 +165,15 @@ double optimizer_seconds(const Net& net, const predict::DeviceProfile& device) {
 std::vector<LayerShape> transformer_shapes(int blocks, double width, double context,
                                            double vocabulary) {
   const double square = width * width;
-  std::vector<LayerShape> layers{{"embedding", (vocabulary + context) * width, 0, 0}};
+  const double tokens_channels = context * width;
+  std::vector<LayerShape> layers{
+      {"embedding", (vocabulary + context) * width, 0, 0, tokens_channels}};
   for (int i = 0; i < blocks; ++i) {
     const std::string block = "block" + std::to_string(i);
     layers.push_back({block + ".qkv", 3 * square, 3 * width, 3 * square + 2 * context * width});
     layers.push_back({block + ".projection", square, width, square});
     layers.push_back({block + ".up", 4 * square, 4 * width, 4 * square});
-    layers.push_back({block + ".down", 4 * square, width, 4 * square});
+    layers.push_back({block + ".down", 4 * square, width, 4 * square, tokens_channels});
   }
   layers.push_back({"head", 0, width, vocabulary * width});
   return layers;
@@ -250,6 +252,41 @@ predict::Workload net_workload(const Net& net, const predict::DeviceProfile& dev
     workload.layers.push_back(std::move(layer));
   }
   return predict::with_rows(std::move(workload), rows / batch);
+}
+
+std::size_t num_pipeline_layers(const Net& net) {
+  const auto count = static_cast<std::size_t>(
+      std::ranges::count_if(net.shapes, [](const LayerShape& shape) { return shape.outputs > 0; }));
+  require(count > 0, ErrorCode::Usage, "--strategy",
+          "a pipeline sends layers' outputs, whose sizes are not known of {}; use --workload, or "
+          "bert, gpt or llama as --family",
+          shown(net.name));
+  return count + (net.shapes.back().outputs > 0 ? 0 : 1);
+}
+
+predict::Workload pipeline_workload(const Net& net, const predict::DeviceProfile& device,
+                                    double rows) {
+  predict::Workload workload = net_workload(net, device, rows);
+  const double value_bytes = net.precision == Precision::bf16 ? 2 : 4;
+  std::vector<predict::LayerWork> joined;
+  bool is_open = false;
+  for (std::size_t i = 0; i < workload.layers.size(); ++i) {
+    predict::LayerWork& layer = workload.layers[i];
+    layer.output_bytes = net.shapes[i].outputs * value_bytes * rows;
+    if (is_open) {
+      predict::LayerWork& last = joined.back();
+      last.forward_seconds += layer.forward_seconds;
+      last.backward_seconds += layer.backward_seconds;
+      last.output_bytes = layer.output_bytes;
+      last.tensor_bytes.insert(last.tensor_bytes.end(), layer.tensor_bytes.begin(),
+                               layer.tensor_bytes.end());
+    } else {
+      joined.push_back(std::move(layer));
+    }
+    is_open = net.shapes[i].outputs == 0;
+  }
+  workload.layers = std::move(joined);
+  return workload;
 }
 
 }  // namespace lockstep::tools

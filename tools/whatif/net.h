@@ -18,6 +18,7 @@ struct LayerShape {
   double weights = 0;
   double biases = 0;
   double work = 0;
+  double outputs = 0;  // values of a sample that the next layer takes; 0: a pipeline isn't cut here
 };
 
 enum class Precision { fp32, tf32, bf16 };
@@ -65,5 +66,12 @@ double guessed_step_seconds(const Net& net, const predict::DeviceProfile& device
 // times from the first to the last (ResNet's stages). With less than 30 operations per parameter it
 // gets three more large tensors at the end, as in AlexNet.
 predict::Workload net_workload(const Net& net, const predict::DeviceProfile& device, double rows);
+
+// The same with layers joined up to the next one whose outputs are known: what a pipeline may cut.
+// Their outputs travel in 16 bits if the net's precision is bf16. REQUIRES: can_be_cut(net).
+predict::Workload pipeline_workload(const Net& net, const predict::DeviceProfile& device,
+                                    double rows);
+// The layers of pipeline_workload(). Throws Error{Usage} if no layer's outputs are known.
+std::size_t num_pipeline_layers(const Net& net);
 
 }  // namespace lockstep::tools

@@ -60,14 +60,18 @@ predict::Topology changed_topology(const PredictionTask& task, const WhatIf& cha
   return topology;
 }
 
+enum class Cut { none, for_pipeline };
+
 // guess: factor of a net's step, if it is guessed.
 predict::Workload workload_of(const PredictionTask& task, const WhatIf& change,
-                              const predict::DeviceProfile& device, double rows, double guess) {
+                              const predict::DeviceProfile& device, double rows, double guess,
+                              Cut cut) {
   predict::Workload workload;
   if (task.net) {
     Net net = *task.net;
     if (!net.step_seconds) net.step_seconds = guess * guessed_step_seconds(net, device);
-    workload = net_workload(net, device, rows);
+    workload = cut == Cut::for_pipeline ? pipeline_workload(net, device, rows)
+                                        : net_workload(net, device, rows);
   } else {
     workload = workload_on(task.run, device, rows);
   }
@@ -98,7 +102,8 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.num_chunks = task.chunks;
   options.num_micro_batches = plan::fitting_micro_batches(
       task.schedule, devices, task.micro_batches.value_or(kMicroBatchesPerDevice * devices), batch);
-  if (strategy == Strategy::pipeline) options.parts = parts_of(task, devices * task.chunks);
+  const Cut cut = strategy == Strategy::pipeline ? Cut::for_pipeline : Cut::none;
+  if (cut == Cut::for_pipeline && !task.net) options.parts = parts_of(task, devices * task.chunks);
   const std::size_t shares =
       predict::is_data_parallel(strategy) ? devices : options.num_micro_batches;
   options.num_accumulated = std::min(task.accumulate, batch);  // one device, as without the change
@@ -107,8 +112,8 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   if (task.net) {
     options.gradients = predict::StepOptions::Gradients::copied;  // PyTorch's default
   }
-  return predict::predict_step(network, workload_of(task, change, topology.device, rows, guess),
-                               options);
+  return predict::predict_step(
+      network, workload_of(task, change, topology.device, rows, guess, cut), options);
 }
 
 // Maps a lane of the simulation to a lane of a trace.
@@ -184,6 +189,23 @@ std::size_t batch_of(const PredictionTask& task, const WhatIf& change, std::size
   return task.net ? task.net->batch_per_gpu * devices : task.run.step.batch;
 }
 
+namespace {
+
+std::size_t num_pipeline_layers(const PredictionTask& task) {
+  return task.net ? num_pipeline_layers(*task.net)
+                  : pipeline_layers(task.run.step.layers).costs.size();
+}
+
+}  // namespace
+
+bool is_possible(const PredictionTask& task, Strategy strategy, std::size_t devices) {
+  const bool is_too_deep =
+      strategy == Strategy::pipeline && devices * task.chunks > num_pipeline_layers(task);
+  const bool spans_hosts =
+      predict::is_of_one_process(strategy) && devices > task.topology.gpus_per_host();
+  return !is_too_deep && !spans_hosts && batch_of(task, {}, devices) >= devices * task.accumulate;
+}
+
 void require_possible(const PredictionTask& task, const std::vector<WhatIf>& changes) {
   const predict::Topology& topology = task.topology;
   double weight_bytes = task.net ? task.net->gradient_bytes() : 0;
@@ -212,11 +234,8 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
     }
     const bool has_pipeline =
         std::ranges::find(task.strategies, Strategy::pipeline) != task.strategies.end();
-    require(!has_pipeline || !task.net, ErrorCode::Usage, "--strategy",
-            "a pipeline needs the net's layers: use --workload");
     if (has_pipeline) {
-      predict::require_layer_for_each(devices * task.chunks,
-                                      pipeline_layers(task.run.step.layers).costs.size());
+      predict::require_layer_for_each(devices * task.chunks, num_pipeline_layers(task));
     }
     for (const WhatIf& change : changes) {
       if (has_batches && change.batch == 0) continue;
@@ -500,12 +519,16 @@ std::string limit(const PredictedRow& single, const PredictedRow& row) {
   const double share =
       static_cast<double>(row.batch) / static_cast<double>(row.devices * single.batch);
   const double slower = compute_seconds(step) - share * compute_seconds(single.step.breakdown);
+  const bool is_pipeline = !predict::is_data_parallel(row.strategy);
   const std::vector<std::pair<double, std::string>> losses = {
       {step.exposed_comm + step.copy, "exposed communication"},
-      {step.wait, fmt::format("waiting for the slowest of {} GPUs", row.devices)},
-      {slower,
-       "work that one GPU alone does not have: gradients copied into buckets and back, "
-       "computation slowed by communication"}};
+      {step.wait, is_pipeline ? "stages that wait for each other"
+                              : fmt::format("waiting for the slowest of {} GPUs", row.devices)},
+      {slower, is_pipeline
+                   ? "work that one GPU alone does not have: each micro-batch's launches, and its "
+                     "gradients, which are added up"
+                   : "work that one GPU alone does not have: gradients copied into buckets and "
+                     "back, computation slowed by communication"}};
   const auto& [seconds, name] =
       *std::ranges::max_element(losses, {}, [](const auto& loss) { return loss.first; });
   return fmt::format("{} ({} of the {} step on {} GPUs)", name, trace::format_seconds(seconds),

@@ -73,6 +73,10 @@ struct PredictionTask {
 // device.
 std::size_t batch_of(const PredictionTask& task, const WhatIf& change, std::size_t devices = 1);
 
+// False if a strategy on so many devices would span hosts, cut a pipeline into more stages than
+// layers, or leave devices without rows.
+bool is_possible(const PredictionTask& task, predict::Strategy strategy, std::size_t devices);
+
 // Throws Error{Usage} before anything is computed if there are more devices than rows in a step, if
 // a strategy of one process would span several hosts, or if weights and gradients exceed a device's
 // memory. If a change sets the batch, the groups with the run's own batch need not have a row for
