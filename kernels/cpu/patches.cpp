@@ -226,7 +226,8 @@ void EigenBackend::conv_forward(Stream& stream, const ConvForward& call) {
   for_floating(call.x.dtype, "conv2d", [&]<typename T>() {
     kernels::linear_forward<T>(stream,
                                patches_factor<T>(stream, call.windows, call.x, call.scratch),
-                               {.weight = call.weight,
+                               {.x = {},
+                                .weight = call.weight,
                                 .bias = call.bias,
                                 .activation = call.activation,
                                 .y = call.y,
