@@ -220,10 +220,6 @@ endfunction()
 # gtest_discover_tests.
 function(lockstep_discover target prefix labels environment)
   string(REPLACE "." "_" list_name "${target}_${prefix}list")
-  set(with_environment "")
-  if(environment)
-    set(with_environment ENVIRONMENT "${environment}")
-  endif()
   set(timeout 300)
   if("slow" IN_LIST labels)
     set(timeout 3600)
@@ -232,10 +228,10 @@ function(lockstep_discover target prefix labels environment)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_PROGRAMS ${target})
   endif()
   gtest_discover_tests(${target} ${ARGN} TEST_PREFIX "${prefix}" TEST_LIST ${list_name} DISCOVERY_TIMEOUT 60
-    NO_PRETTY_VALUES PROPERTIES TIMEOUT ${timeout} ${with_environment})
-  # gtest_discover_tests would take the first label of a list only.
-  set(label_script ${CMAKE_CURRENT_BINARY_DIR}/${list_name}_labels.cmake)
-  file(CONFIGURE OUTPUT ${label_script} @ONLY
-    CONTENT "if(@list_name@)\n  set_tests_properties(\${@list_name@} PROPERTIES LABELS \"@labels@\")\nendif()\n")
-  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${label_script})
+    NO_PRETTY_VALUES PROPERTIES TIMEOUT ${timeout})
+  # gtest_discover_tests would take the first value of a list only.
+  set(list_script ${CMAKE_CURRENT_BINARY_DIR}/${list_name}_properties.cmake)
+  file(CONFIGURE OUTPUT ${list_script} @ONLY
+    CONTENT "if(@list_name@)\n  set_tests_properties(\${@list_name@} PROPERTIES LABELS \"@labels@\" ENVIRONMENT \"@environment@\")\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${list_script})
 endfunction()
