@@ -36,7 +36,7 @@ function validation(file, row) {
   return losses.map((loss, i) => ({step: i + 1 < losses.length ? (i + 1) * steps : row.iterations, loss}));
 }
 
-// What nine of ten published rows like it reach; null where none is.
+// The speed-ups between which nine of ten published rows like it lie; null where none is known.
 function speedupBand(row) {
   if (row.speedup_band) return row.speedup_band;
   if (!row.step_seconds_band || !row.speedup || row.devices < 2) return null;
@@ -89,7 +89,7 @@ function worldsOf(run) {
   ].filter(world => world.rows.length > 0);
 }
 
-// What tells a row from others of its world.
+// The label that tells a row from others of its world.
 function labelOf(run, world, row) {
   const notes = [];
   if (isGrowing(run)) notes.push(plural(row.rows_per_device, 'row'));

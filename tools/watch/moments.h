@@ -59,7 +59,7 @@ struct Story {
   Style style = Style::single;
   std::vector<Collective> collectives;
   std::vector<Moment> moments;  // by their time; the last one is the step's end
-  // What is wrong with the weights at the end, in a sentence; empty: nothing.
+  // Says what is wrong with the weights, or with a schedule; empty: nothing.
   std::string fault;
 };
 

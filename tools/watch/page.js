@@ -314,7 +314,7 @@ class Player {
     return card;
   }
 
-  // Where a chunk lies on a card, relative to the stage: the middle of its part of the bucket or shelf.
+  // The spot of a chunk on a card, relative to the stage: the middle of its part of the bucket or shelf.
   spot(r, kind, flight, collective) {
     const card = this.cards[r], info = this.rec.collectives[collective];
     let box = card.root, from = 0, to = 1;
