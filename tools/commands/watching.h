@@ -1,4 +1,5 @@
-// What `watch` and `train --watch` share: who can be watched, and how a recording is called.
+// Functions that `watch` and `train --watch` share: who can be watched, and how a recording is
+// called.
 #pragma once
 
 #include <string>
