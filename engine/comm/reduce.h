@@ -25,6 +25,9 @@ struct Reduction {
 void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
                      std::span<const ConstTensorView> sources, TensorView y);
 
+// The same for a product, min or max, on the CPU (combine.cpp).
+void combine_in_order(ReduceOp op, std::span<const ConstTensorView> sources, TensorView y);
+
 // Computes out = `mine` combined with the values that a receive's peers sent, in the order of
 // ranks. source_of(peer): the peer's values.
 // Memory: out may be mine.
