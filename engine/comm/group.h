@@ -143,10 +143,12 @@ class Group {
     return {name_of_rank(rank()), name_of_rank(peer), call_, timeout_seconds_};
   }
 
-  // The call of send() that comes with a message of so many bytes must match the current recv().
-  void require_same_message(int from, const CallHeader& sent, std::size_t num_bytes) {
-    const bool has_same_size = num_bytes == call_.num_elements * size_of(call_.dtype);
-    if (has_same_size && sent.dtype == call_.dtype && sent.device == call_.device) return;
+  // The call of send() that comes with a message must match the current recv(), and its bytes the
+  // place that is waiting for them.
+  void require_same_message(int from, const CallHeader& sent, std::size_t sent_bytes,
+                            std::size_t place_bytes) {
+    if (sent_bytes == place_bytes && sent.dtype == call_.dtype && sent.device == call_.device)
+      return;
     fail_and_throw(
         Error(ErrorCode::Comm, name_of(call_.operation),
               describe_difference(name_of_rank(rank()), call_, name_of_rank(from), sent)));

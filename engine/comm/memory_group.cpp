@@ -418,7 +418,7 @@ void MemoryRank::receive_message(int from, const CallHeader& call, std::span<std
                                  double timeout_seconds) {
   enter(call, timeout_seconds);
   const MessageNode& message = next_message(Use::send_recv, from);
-  require_same_message(from, message.call, message.num_bytes);
+  require_same_message(from, message.call, message.num_bytes, data.size());
   if (!data.empty()) {
     std::memcpy(data.data(), data_of(Use::send_recv, from, message), data.size());
   }

@@ -164,7 +164,7 @@ class TcpTransport final : public Transport {
     Peer& peer = this->peer(from);
     wait_for(peer, [&] { return peer.messages.has_items(); });
     Frame message = peer.messages.take();
-    require_same_message(from, message.header.call, message.header.num_bytes);
+    require_same_message(from, message.header.call, message.header.num_bytes, data.size());
     if (!data.empty()) std::memcpy(data.data(), message.payload().data(), data.size());
   }
 
