@@ -47,6 +47,8 @@ class DeviceRank final : public MemoryRank {
   }
 
   void enqueue(const CollectiveCall& call) {
+    // Throws here, on the rank itself, if its memory is freed: rank 0 would not know whose it was.
+    if (call.input.defined()) static_cast<void>(call.input.raw());
     mine() = {call.stream, call.input, call.output};
     meet();
     if (rank() == 0) enqueue_collective(call_, devices_->members);
