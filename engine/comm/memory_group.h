@@ -53,7 +53,7 @@ inline constexpr std::size_t kMostAnnouncedByTwo = 256;
 // A rank's state, for all others.
 struct Member {
   Announcements announced;
-  // Of a small all-reduce, in two places used in turn, as `announced` is.
+  // The values of a small all-reduce. Calls use the two places in turn, as with `announced`.
   alignas(kCacheLine) std::byte values[2][kMostAnnouncedBytes];
   alignas(kCacheLine) std::atomic<Progress> progress{0};
   std::atomic<Address> buffer{0};  // that the current plan works on
@@ -154,7 +154,7 @@ class MemoryRank : public Transport {
   // Tells an observer what the step brought.
   void tell_arrivals(std::size_t number, const plan::RankSchedule::Step& step,
                      TensorView buffer) const;
-  // Where peers reach a buffer, or a copy of it.
+  // Returns the address at which peers reach a buffer, or a copy of it.
   Address share(const void* data, std::size_t num_bytes);
 
   void put(Use use, int to, const CallHeader& call, Bytes data);

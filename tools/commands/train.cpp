@@ -68,7 +68,7 @@ constexpr const char* kEndingStep = "this step";
 TrainingTask task_for(const TrainingFlags& flags, const DevicePlacement& placement) {
   reject_idle_flags(flags, {placement.mode}, placement.devices[0].type);
   TrainingTask task = read_task(flags, placement.devices.size());
-  // Of ranks that are processes only rank 0 has outputs.
+  // Where ranks are processes, only rank 0 has outputs.
   if (flags.ranks == "threads") require_writable_outputs(flags);
   load_task(task, flags);
   task = fitted_task(std::move(task), flags, placement);

@@ -190,7 +190,7 @@ std::optional<SlowestRank> slowest_rank(const TraceRun& run, const Blame& blame)
   return slowest;
 }
 
-// What the ranks of one run have in common: "4 ranks, GPU, FSDP".
+// The properties that all ranks of one run share: "4 ranks, GPU, FSDP".
 std::string run_text(const RankTrace& trace) {
   return fmt::format("{}{}{}", count_text(trace.world_size, "rank"), trace.has_gpu() ? ", GPU" : "",
                      trace.uses_fsdp ? ", FSDP" : "");

@@ -49,7 +49,7 @@ class StepMemory {
   std::map<std::size_t, double> own_measured_;  // peak bytes, by batch
 };
 
-// What StepMemory::row() takes of a row.
+// The part of a row that StepMemory::row() takes.
 std::size_t samples_at_a_time(const PredictionTask& task, const PredictedRow& row);
 
 // A table of the rows, a line for each mode with the number of devices on which it fits, and the
