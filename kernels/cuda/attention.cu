@@ -163,6 +163,23 @@ struct Head {
       store_vector(&tile.at[i / kPieces][channel], By::stored(values));
     }
   }
+
+  // Goes through the keys that the block's queries see, with their values, in tiles. Calls
+  // body(key, seen) for the tiles of which the warp sees rows; `key` is a tile's first row.
+  template <unsigned kRows, typename Body>
+  __device__ void for_keys(Tile<typename By::Stored, kRows, kChannels>& keys,
+                           Tile<typename By::Stored, kRows, kChannels>& values,
+                           const Body& body) const {
+    const T* const rows = call.qkv + qkv_at;
+    for (unsigned key = 0; key < smaller(call.length, block_first + kBlockRows); key += kRows) {
+      __syncthreads();
+      load_tile(rows + call.channels, qkv_stride, key, keys);
+      load_tile(rows + 2 * std::size_t{call.channels}, qkv_stride, key, values);
+      __syncthreads();
+      const Span seen = keys_seen(key, kRows);
+      if (!seen.is_empty()) body(key, seen);
+    }
+  }
 };
 
 // op(... op(a, b) ...) over the lanes of a row, in all of them.
@@ -223,17 +240,10 @@ __global__ void __launch_bounds__(kBlockThreads)
   constexpr unsigned kRows = kTile<By, kChannels>;
   __shared__ Tile<typename By::Stored, kRows, kChannels> keys, values;
   const Head<By, kChannels> head(call, Order::last_block_first);
-  const T* const queries = call.qkv + head.qkv_at;
-  const auto q = head.factor(queries, head.qkv_stride);
+  const auto q = head.factor(call.qkv + head.qkv_at, head.qkv_stride);
   LaneRows<By, kChannels> y{};
   RunningSoftmax<By> softmax;
-  for (unsigned key = 0; key < smaller(call.length, head.block_first + kBlockRows); key += kRows) {
-    __syncthreads();
-    head.load_tile(queries + call.channels, head.qkv_stride, key, keys);
-    head.load_tile(queries + 2 * std::size_t{call.channels}, head.qkv_stride, key, values);
-    __syncthreads();
-    const Span seen = head.keys_seen(key, kRows);
-    if (seen.is_empty()) continue;
+  head.for_keys(keys, values, [&](unsigned key, Span seen) {
     LaneRows<By, kRows> scores{};
     By::multiply_rows(scores, q, keys, seen);
     scores.for_each([&](unsigned i, unsigned j, T& score) {
@@ -242,7 +252,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     });
     softmax.take(scores, y);
     By::multiply_columns(y, By::factor(scores), values, seen);
-  }
+  });
   T sum[By::kLaneRows];
 #pragma unroll
   for (unsigned i = 0; i < By::kLaneRows; ++i) {
@@ -282,19 +292,12 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
   constexpr unsigned kRows = kBackwardTile<By, kChannels>;
   __shared__ Tile<typename By::Stored, kRows, kChannels> keys, values;
   const Head<By, kChannels> head(call, Order::last_block_first);
-  const T* const queries = call.qkv + head.qkv_at;
   T log_sums[By::kLaneRows], projections[By::kLaneRows];
   project(head, log_sums, projections);
-  const auto q = head.factor(queries, head.qkv_stride);
+  const auto q = head.factor(call.qkv + head.qkv_at, head.qkv_stride);
   const auto grad_y = head.factor(call.grad_y + head.y_at, head.y_stride);
   LaneRows<By, kChannels> grad_q{};
-  for (unsigned key = 0; key < smaller(call.length, head.block_first + kBlockRows); key += kRows) {
-    __syncthreads();
-    head.load_tile(queries + call.channels, head.qkv_stride, key, keys);
-    head.load_tile(queries + 2 * std::size_t{call.channels}, head.qkv_stride, key, values);
-    __syncthreads();
-    const Span seen = head.keys_seen(key, kRows);
-    if (seen.is_empty()) continue;
+  head.for_keys(keys, values, [&](unsigned key, Span seen) {
     LaneRows<By, kRows> scores{}, grad_p{};
     By::multiply_rows(scores, q, keys, seen);
     By::multiply_rows(grad_p, grad_y, values, seen);
@@ -304,7 +307,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
       score = call.scale * p * (grad_p.at[i][j] - projections[i]);
     });
     By::multiply_columns(grad_q, By::factor(scores), keys, seen);
-  }
+  });
   head.store(call.grad_qkv + head.qkv_at, head.qkv_stride, grad_q);
 }
 
