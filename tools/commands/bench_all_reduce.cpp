@@ -352,7 +352,9 @@ class Report {
 
   // Counts a time in the table's foot, and returns its columns.
   std::string count_in(std::size_t num_bytes, const AllReduceTime& time) {
-    const auto rounded = [](double number) { return fmt::format("{:.2f}", number); };
+    const auto rounded = [](double number) {  // to 8 characters
+      return fmt::format("{:.{}f}", number, number < 99999.995 ? 2 : 0);
+    };
     busbw_sum_ += busbw(num_bytes, time);
     num_times_ += 1;
     num_wrong_ += time.num_wrong;
