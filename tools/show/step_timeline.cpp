@@ -167,53 +167,47 @@ bool is_reduction(const Span& span, bool is_predicted) {
          is_comm_lane(span, is_predicted);
 }
 
-// The numbers of the buckets' all-reduces in the whole timeline of a rank; a collective has the
-// same one in the lanes of its thread and of its device. Other all-reduces, such as those of a
-// shared batch norm, ended before a bucket was launched or have higher numbers.
-std::set<std::int64_t> bucket_calls(const Events& events, int rank) {
+// Keyed by the number of a bucket's all-reduce, which is the same in the lanes of its thread and of
+// its device: the number of the bucket, from 0 in the step that launched it. Other all-reduces,
+// such as those of a shared batch norm, ended before a bucket was launched or have higher numbers.
+std::map<std::int64_t, std::int64_t> bucket_numbers(const Events& events, int rank) {
   std::map<std::int64_t, std::int64_t> end_of_call;  // as its thread saw it
+  std::set<std::int64_t> steps;                      // when they begin
   for (const Span& span : events.spans) {
     if (span.rank != rank || span.thread == trace::kDeviceThread) continue;
+    if (span.category == Category::step) steps.insert(span.begin_ns);
     if (span.sequence != trace::kNoSequence && is_reduction(span, false)) {
       end_of_call[span.sequence] = span.end_ns;
     }
   }
-  std::vector<std::int64_t> launches;
+  std::set<std::int64_t> launches;
   for (const Span& span : events.launches) {
-    if (span.rank == rank) launches.push_back(span.begin_ns);
+    if (span.rank == rank) launches.insert(span.begin_ns);
   }
-  std::ranges::sort(launches);
-  std::set<std::int64_t> calls;
+  std::map<std::int64_t, std::int64_t> numbers;
   auto call = end_of_call.begin();
+  auto step = steps.begin();
+  std::int64_t number = 0;
   for (const std::int64_t launch_ns : launches) {
+    for (; step != steps.end() && *step <= launch_ns; ++step) number = 0;
     while (call != end_of_call.end() && call->second <= launch_ns) ++call;
     if (call == end_of_call.end()) break;
-    calls.insert(call++->first);
+    numbers[call++->first] = number++;
   }
-  return calls;
+  return numbers;
 }
 
-// Makes each span's sequence the number of its bucket, from 0 in the step; -1 for what is no
-// bucket's all-reduce. A predicted device reduces buckets alone, one after another.
-void number_buckets(std::vector<Span>& spans, const std::set<std::int64_t>& calls,
+// Makes each span's sequence the number of its bucket; -1 for what is no bucket's all-reduce. A
+// predicted device reduces buckets alone, one after another.
+void number_buckets(std::vector<Span>& spans, const std::map<std::int64_t, std::int64_t>& numbers,
                     bool is_predicted) {
-  const auto is_on_device = [](const Span& span) { return span.thread == trace::kDeviceThread; };
-  // A thread may be behind its device, in another step.
-  const bool has_device = std::ranges::any_of(spans, is_on_device);
-  std::set<std::int64_t> of_step;
-  for (const Span& span : spans) {
-    if (has_device && !is_on_device(span)) continue;
-    if (is_reduction(span, is_predicted) && calls.contains(span.sequence)) {
-      of_step.insert(span.sequence);
-    }
-  }
   std::map<Lane, std::int64_t> next;
   for (Span& span : spans) {
-    const auto found = of_step.find(span.sequence);
+    const auto found = numbers.find(span.sequence);
     span.sequence = !is_reduction(span, is_predicted) ? -1
                     : is_predicted                    ? next[span.lane]++
-                    : found == of_step.end()          ? -1
-                                                      : std::distance(of_step.begin(), found);
+                    : found == numbers.end()          ? -1
+                                                      : found->second;
   }
 }
 
@@ -236,9 +230,9 @@ void add_comm(const Span& piece, const trace::IntervalSet& computing, Json& span
 }
 
 // REQUIRES: spans are one rank's, by their begin.
-Json lanes_of(std::vector<Span> spans, const std::set<std::int64_t>& bucket_calls,
+Json lanes_of(std::vector<Span> spans, const std::map<std::int64_t, std::int64_t>& numbers,
               bool is_predicted) {
-  number_buckets(spans, bucket_calls, is_predicted);
+  number_buckets(spans, numbers, is_predicted);
   if (is_predicted) {  // a device's lanes run at the same time
     for (Span& span : spans) span.thread = static_cast<std::uint32_t>(span.lane);
   }
@@ -291,7 +285,7 @@ Json read_step_timeline(const std::filesystem::path& path, std::string_view oper
     const std::string name =
         named == events.rank_names.end() ? "rank " + std::to_string(rank) : named->second;
     timeline["ranks"].push_back(
-        {{"name", name}, {"lanes", lanes_of(inside, bucket_calls(events, rank), is_predicted)}});
+        {{"name", name}, {"lanes", lanes_of(inside, bucket_numbers(events, rank), is_predicted)}});
   }
   return timeline;
 }
