@@ -83,7 +83,7 @@ struct Variable {
   void add_gradient(const Tensor& term) {
     if (grad.values.empty()) grad = Tensor(value.num_rows, value.num_columns);
     add_scaled(grad.values, 1, term.values);
-    if (on_grad_ready) on_grad_ready();  // no parameter is used twice here, so one term is all
+    if (on_grad_ready) on_grad_ready();  // Ddp sets it, where each gradient has one term
   }
 
   Tensor value;
@@ -222,7 +222,8 @@ Variable& cross_entropy(Tape& tape, Variable& x, const std::vector<int>& labels,
   return tape.record(std::move(loss), backward);
 }
 
-// In the engine: engine/autograd, for every graph of operations, on several devices at a time.
+// In the engine: engine/autograd, for every graph of operations, on several devices at a time; the
+// arithmetic is in kernels/cpu.
 
 // ─── 3. A model and an optimizer ────────────────────────────────────────────────────────────────
 
@@ -337,8 +338,8 @@ struct Batch {
   std::size_t global_rows = 0;  // rows of all shards together
 };
 
-Batch take_rows(const Digits& digits, std::span<const std::size_t> rows) {
-  Batch batch{Tensor(rows.size(), kPixels), {}, rows.size()};
+Batch take_rows(const Digits& digits, std::span<const std::size_t> rows, std::size_t global_rows) {
+  Batch batch{Tensor(rows.size(), kPixels), {}, global_rows};
   for (std::size_t r = 0; r < rows.size(); ++r) {
     std::copy_n(&digits.pixels[rows[r] * kPixels], kPixels, batch.x.row(r).begin());
     batch.labels.push_back(digits.labels[rows[r]]);
@@ -355,8 +356,8 @@ std::vector<Batch> load_epoch(const Digits& digits, int epoch, const Settings& s
   for (std::size_t begin = 0; begin < order.size(); begin += batch_size) {
     const std::size_t global_rows = std::min(batch_size, order.size() - begin);
     const RowRange rows = rows_of(shard, global_rows);
-    batches.push_back(take_rows(digits, std::span(order).subspan(begin + rows.begin, rows.count)));
-    batches.back().global_rows = global_rows;
+    const auto of_shard = std::span(order).subspan(begin + rows.begin, rows.count);
+    batches.push_back(take_rows(digits, of_shard, global_rows));
   }
   return batches;
 }
@@ -384,7 +385,8 @@ std::vector<double> train(Module& module, const Digits& digits, const Settings& 
   return losses;
 }
 
-// In the engine: engine/data, where a thread of its own prepares the next batches.
+// In the engine: engine/data, where a thread of its own prepares the next batches. The loop is the
+// program's own: tutorials/03_train_model.cpp, tools/run/step.cpp.
 
 // ─── 5. DataParallel: scatter, replicate, parallel apply, gather ────────────────────────────────
 
@@ -576,9 +578,9 @@ void ring_all_reduce(Communicator& ranks, std::span<double> buffer) {
 // ─── 7. DDP: buckets of gradients, reduced during backward ──────────────────────────────────────
 
 // A thread for communication, beside the one that computes. It does one task after another.
-class CommunicationStream {
+class CommunicationThread {
  public:
-  ~CommunicationStream() {
+  ~CommunicationThread() {
     enqueue({});  // an empty task ends the thread
     thread_.join();
   }
@@ -638,8 +640,8 @@ std::vector<Bucket> make_buckets(Module& module, const Settings& settings) {
 }
 
 // Every rank trains a model of its own on its shard of each batch. All start with the weights of
-// rank 0, and gradients are summed over the ranks, so the models stay equal. (PyTorch averages the
-// gradients, because a rank's loss is the mean over its own rows there.)
+// rank 0, and gradients are summed over the ranks, so the models stay equal. (PyTorch and the
+// engine average the gradients, because a rank's loss is the mean over its own rows there.)
 //
 // When the last gradient of a bucket is ready, the communication thread sums the bucket over the
 // ranks, while this thread computes the gradients of the layers before: communication overlaps with
@@ -662,7 +664,7 @@ class Ddp : public Module {
 
   Variable& forward(Tape& tape, Variable& x) override {
     for (Bucket& bucket : buckets_) bucket.num_pending = bucket.parameters.size();
-    tape.at_end_of_backward = [this] { stream_.synchronize(); };
+    tape.at_end_of_backward = [this] { thread_.synchronize(); };
     return module_.forward(tape, x);
   }
 
@@ -671,7 +673,7 @@ class Ddp : public Module {
  private:
   void count_gradient(Bucket& bucket) {
     --bucket.num_pending;
-    if (bucket.num_pending == 0) stream_.enqueue([this, &bucket] { all_reduce(bucket); });
+    if (bucket.num_pending == 0) thread_.enqueue([this, &bucket] { all_reduce(bucket); });
   }
 
   // Runs on the communication thread.
@@ -693,10 +695,13 @@ class Ddp : public Module {
   Module& module_;
   Communicator& ranks_;
   std::vector<Bucket> buckets_;
-  CommunicationStream stream_;
+  CommunicationThread thread_;
 };
 
-// In the engine: engine/parallel/ddp, where gradients are computed in their buckets, not copied.
+// In the engine: engine/parallel/ddp. Gradients are computed in their buckets, not copied; ranks
+// agree on the order in which buckets start; and the thread of backward reduces the last bucket
+// itself, when nothing is left to compute beside it. The communication thread is AsyncCalls in
+// engine/comm/work.h.
 
 // ─── 8. The comparison with one device, and with the engine ─────────────────────────────────────
 
