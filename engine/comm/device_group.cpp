@@ -64,7 +64,7 @@ struct GroupRank {
   runtime::Stream* stream;
   TensorView buffer;
 
-  TensorView part(plan::Chunk chunk) const { return buffer.part(chunk.offset, chunk.count); }
+  TensorView at(plan::Chunk chunk) const { return buffer.slice(chunk.offset, chunk.count); }
 };
 
 // All work that a rank's stream gets after this follows all work that any of them holds now.
@@ -121,9 +121,9 @@ class PlanRun {
     std::vector<ConstTensorView> summands;
     for (const plan::Receive& receive : receives) {
       for (const int from : receive.from_ranks) {
-        const TensorView source = ranks_[static_cast<std::size_t>(from)].part(receive.chunk);
+        const TensorView source = ranks_[static_cast<std::size_t>(from)].at(receive.chunk);
         if (receive.combine == plan::Combine::copy) {
-          copy_on_stream(*me.stream, source, me.part(receive.chunk));
+          copy_on_stream(*me.stream, source, me.at(receive.chunk));
           continue;
         }
         const TensorView local{memory, source.dtype, source.num_elements};
@@ -144,7 +144,7 @@ class PlanRun {
       std::vector<ConstTensorView> sources(summands.begin(),
                                            summands.begin() + static_cast<std::ptrdiff_t>(count));
       summands = summands.subspan(count);
-      const TensorView mine = ranks_[rank].part(receive.chunk);
+      const TensorView mine = ranks_[rank].at(receive.chunk);
       const auto place = std::ranges::lower_bound(receive.from_ranks, static_cast<int>(rank));
       sources.insert(sources.begin() + (place - receive.from_ranks.begin()), mine);
       reduce_on_stream(*ranks_[rank].stream, op_, 1.0, sources, std::span(&mine, 1));
@@ -204,7 +204,7 @@ void reduce_to_all_members(std::span<const GroupMember> members, ReduceOp op, do
     const std::size_t begin = std::min(blocks.offset * kPartAlignment, num_elements);
     const std::size_t end = std::min(blocks.end() * kPartAlignment, num_elements);
     for (std::size_t rank = 0; rank < members.size(); ++rank) {
-      outputs[rank] = members[rank].input.view().part(begin, end - begin);
+      outputs[rank] = members[rank].input.view().slice(begin, end - begin);
       sources[rank] = outputs[rank];
     }
     reduce_on_stream(*members[owners[i]].stream, op, factor, sources, outputs);
@@ -234,7 +234,7 @@ void all_gather(const CallHeader& call, std::span<const GroupMember> members) {
     const GroupMember& member = members[rank];
     const std::size_t num_elements = call.num_elements;
     copy_on_stream(*member.stream, member.input.view(),
-                   member.output.view().part(rank * num_elements, num_elements));
+                   member.output.view().slice(rank * num_elements, num_elements));
   }
   run_plan(call, ranks_of(members, &GroupMember::output));
 }
@@ -257,7 +257,7 @@ void reduce_scatter(const CallHeader& call, std::span<const GroupMember> members
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const TensorView output = members[rank].output.view();
     copy_on_stream(*members[rank].stream,
-                   ranks[rank].buffer.part(rank * output.num_elements, output.num_elements),
+                   ranks[rank].buffer.slice(rank * output.num_elements, output.num_elements),
                    output);
   }
 }

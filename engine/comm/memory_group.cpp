@@ -250,7 +250,7 @@ void MemoryRank::tell_arrivals(std::size_t number, const plan::RankSchedule::Ste
                        .from = receive.from_ranks,
                        .offset = receive.chunk.offset,
                        .adds = receive.combine == plan::Combine::add,
-                       .values = buffer.part(receive.chunk.offset, receive.chunk.count)});
+                       .values = buffer.slice(receive.chunk.offset, receive.chunk.count)});
   }
 }
 
@@ -260,7 +260,7 @@ void MemoryRank::run_step(const plan::RankSchedule::Step& step, TensorView buffe
                           const Reduction& reduction) {
   std::vector<Tensor> scratch;
   for (const plan::Receive& receive : step.receives) {
-    const TensorView mine = buffer.part(receive.chunk.offset, receive.chunk.count);
+    const TensorView mine = buffer.slice(receive.chunk.offset, receive.chunk.count);
     const std::size_t offset = receive.chunk.offset * size_of(mine.dtype);
     TensorView out = mine;
     if (step.overwrites_sent) {
@@ -282,7 +282,7 @@ void MemoryRank::run_step(const plan::RankSchedule::Step& step, TensorView buffe
   meet();
   for (std::size_t i = 0; i < scratch.size(); ++i) {
     const plan::Chunk chunk = step.receives[i].chunk;
-    const TensorView mine = buffer.part(chunk.offset, chunk.count);
+    const TensorView mine = buffer.slice(chunk.offset, chunk.count);
     std::memcpy(mine.data, scratch[i].raw(), mine.num_bytes());
   }
 }

@@ -221,7 +221,7 @@ class PlanCommunicator final : public Communicator {
     std::size_t num_bytes_sent = 0;
     for (std::size_t begin = 0; begin < buffer.num_elements; begin += pass_elements) {
       const TensorView pass =
-          buffer.part(begin, std::min(pass_elements, buffer.num_elements - begin));
+          buffer.slice(begin, std::min(pass_elements, buffer.num_elements - begin));
       multiply(call.input.stream(), factor_of(call.header.op, world_size()), pass);
       num_bytes_sent += run_plan(call, pass);
     }

@@ -42,13 +42,13 @@ void Transport::run_step(const plan::RankSchedule::Step& step, TensorView buffer
     for (const plan::RankSchedule::Send& send : step.sends) {
       const plan::Chunk piece = piece_of(send.chunk, index, piece_elements);
       if (piece.count == 0) continue;
-      const TensorView sent = buffer.part(piece.offset, piece.count);
+      const TensorView sent = buffer.slice(piece.offset, piece.count);
       post(send.to_rank, {static_cast<const std::byte*>(sent.data), sent.num_bytes()});
     }
     for (const plan::Receive& receive : step.receives) {
       const plan::Chunk piece = piece_of(receive.chunk, index, piece_elements);
       if (piece.count == 0) continue;
-      const TensorView mine = buffer.part(piece.offset, piece.count);
+      const TensorView mine = buffer.slice(piece.offset, piece.count);
       receive_chunk(
           receive, rank(), reduction, [&](int from) { return take(from); }, mine, mine);
       for (const int from : receive.from_ranks) release(from);

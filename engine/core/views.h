@@ -21,7 +21,7 @@ struct BasicTensorView {
 
   std::size_t num_bytes() const { return num_elements * size_of(dtype); }
   // `count` elements from `offset` on.
-  BasicTensorView part(std::size_t offset, std::size_t count) const {
+  BasicTensorView slice(std::size_t offset, std::size_t count) const {
     using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
     return {static_cast<Byte*>(data) + offset * size_of(dtype), dtype, count};
   }

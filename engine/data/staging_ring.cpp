@@ -83,7 +83,7 @@ void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   const std::size_t num_rows = slot.num_rows;
   stream.wait(slot.uploaded);
   y.backend().copy(stream,
-                   {slot.labels.view().part(0, num_rows * rows_->labels_per_row()), y.view()});
+                   {slot.labels.view().slice(0, num_rows * rows_->labels_per_row()), y.view()});
   if (rows_->is_text()) {
     copy_tokens(slot.features, x);
     slot.consumed = stream.record();

@@ -13,12 +13,13 @@ namespace lockstep::plan {
 ScatterPlan scatter_plan(std::size_t num_rows, std::size_t num_devices) {
   require(num_devices > 0, ErrorCode::Usage, "scatter", "needs at least one device, found none");
   ScatterPlan plan{num_rows, num_devices, {}};
-  const std::size_t chunk = num_rows / num_devices + (num_rows % num_devices != 0 ? 1 : 0);
+  const std::size_t rows_per_shard = num_rows / num_devices + (num_rows % num_devices != 0 ? 1 : 0);
   const std::size_t num_parts =
-      chunk == 0 ? num_devices : num_rows / chunk + (num_rows % chunk != 0 ? 1 : 0);
+      rows_per_shard == 0 ? num_devices
+                          : num_rows / rows_per_shard + (num_rows % rows_per_shard != 0 ? 1 : 0);
   for (std::size_t index = 0; index < num_parts; ++index) {
-    const std::size_t offset = index * chunk;
-    plan.parts.push_back({index, offset, std::min(chunk, num_rows - offset)});
+    const std::size_t offset = index * rows_per_shard;
+    plan.parts.push_back({index, offset, std::min(rows_per_shard, num_rows - offset)});
   }
   return plan;
 }

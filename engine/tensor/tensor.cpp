@@ -135,7 +135,7 @@ Tensor Tensor::slice(std::size_t begin, const Shape& shape) const {
   return result;
 }
 
-Tensor Tensor::part(std::size_t begin, const Shape& shape) const {
+Tensor Tensor::versioned_slice(std::size_t begin, const Shape& shape) const {
   Tensor result = slice(begin, shape);
   result.storage_ =
       std::make_shared<runtime::Storage>(storage_, result.byte_offset_, result.num_bytes());

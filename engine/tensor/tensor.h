@@ -119,7 +119,7 @@ class Tensor {
   // num elements from `begin` of the flattened tensor, in a shape.
   Tensor slice(std::size_t begin, const Shape& shape) const;
   // The same with a version of its own: who changes one part has not changed the others.
-  Tensor part(std::size_t begin, const Shape& shape) const;
+  Tensor versioned_slice(std::size_t begin, const Shape& shape) const;
 
   // --- copies ---
   Tensor clone() const;

@@ -54,7 +54,7 @@ struct Session {
   std::uint32_t number = 0;
   std::int64_t began_ns = 0;
   double times_slower = 1;
-  std::atomic<std::ptrdiff_t> num_chunks_left{0};
+  std::atomic<std::ptrdiff_t> num_blocks_left{0};
   std::mutex mutex;
   std::deque<ThreadLog> logs;
 };
@@ -108,8 +108,8 @@ ThreadLog* log_in(std::uint32_t recording) {
 template <typename T>
 void append(ThreadLog& log, std::deque<T>& entries, const T& entry) {
   const std::lock_guard lock(log.mutex);
-  const bool is_chunk_full = entries.size() % kChunkEntries == 0;
-  if (is_chunk_full && local.session->num_chunks_left.fetch_sub(1) <= 0) {
+  const bool is_block_full = entries.size() % kBlockEntries == 0;
+  if (is_block_full && local.session->num_blocks_left.fetch_sub(1) <= 0) {
     ++log.num_dropped;
   } else {
     entries.push_back(entry);
@@ -130,8 +130,8 @@ void start(const RecordOptions& options) {
   auto session = std::make_shared<Session>();
   session->began_ns = now_ns();
   session->times_slower = options.times_slower;
-  session->num_chunks_left =
-      static_cast<std::ptrdiff_t>((options.max_entries + kChunkEntries - 1) / kChunkEntries);
+  session->num_blocks_left =
+      static_cast<std::ptrdiff_t>((options.max_entries + kBlockEntries - 1) / kBlockEntries);
   const std::lock_guard lock(registry().mutex);
   session->number = registry().session->number + 1;
   registry().session = std::move(session);

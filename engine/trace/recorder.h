@@ -19,7 +19,7 @@ namespace lockstep::trace {
 
 struct RecordOptions {
   // The most spans and samples to keep, over all threads (one takes at most 72 bytes); threads take
-  // them in chunks of kChunkEntries. Later ones are counted as dropped, so that the recording has a
+  // them in blocks of kBlockEntries. Later ones are counted as dropped, so that the recording has a
   // clean beginning.
   std::size_t max_entries = std::size_t{5} << 18;
   // How many times slower everything happens than is shown: collect() divides the time since the
@@ -30,7 +30,7 @@ struct RecordOptions {
   std::uint64_t step_stride = 1;
 };
 
-inline constexpr std::size_t kChunkEntries = 1024;
+inline constexpr std::size_t kBlockEntries = 1024;
 
 struct Recording {
   std::vector<Span> spans;      // sorted by begin, longest first: parents come before children

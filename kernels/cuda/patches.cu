@@ -103,7 +103,7 @@ void for_slices(const Windows& w, const Body& body) {
 // A slice's part of the images x.
 template <typename View>
 View images_of(const View& x, const Windows& slice, std::size_t first) {
-  return x.part(first * slice.image_elements(), slice.images * slice.image_elements());
+  return x.slice(first * slice.image_elements(), slice.images * slice.image_elements());
 }
 
 MatrixView scratch_of(const Windows& slice, const TensorView& scratch) {

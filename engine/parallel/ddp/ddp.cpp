@@ -121,7 +121,7 @@ void Ddp::pack_buffers() {
     for (const plan::BucketSlot& slot : bucket.slots) {
       const Tensor& buffer = buffers[slot.parameter];
       Tensor& packed = packed_buffers_[slot.parameter];
-      packed = memory.part(slot.offset, buffer.shape());
+      packed = memory.versioned_slice(slot.offset, buffer.shape());
       packed.copy_from(buffer);
     }
     buffer_memories_.push_back(memory);

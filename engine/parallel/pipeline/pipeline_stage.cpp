@@ -343,10 +343,10 @@ std::vector<PipelineStage::NamedTensors> PipelineStage::gather(const NamedTensor
     for (const auto& [name, tensor] : mine) {
       const Tensor letters = Tensor::from(std::vector<std::uint8_t>(name.begin(), name.end()),
                                           {name.size()}, Device{});
-      std::vector<std::int64_t> head = pack_shape(tensor.shape()).to_vector<std::int64_t>();
-      head.push_back(static_cast<std::int64_t>(tensor.dtype()));
-      head.push_back(static_cast<std::int64_t>(name.size()));
-      communicator_->send(Tensor::from(head, {head.size()}, Device{}), 0);
+      std::vector<std::int64_t> header = pack_shape(tensor.shape()).to_vector<std::int64_t>();
+      header.push_back(static_cast<std::int64_t>(tensor.dtype()));
+      header.push_back(static_cast<std::int64_t>(name.size()));
+      communicator_->send(Tensor::from(header, {header.size()}, Device{}), 0);
       communicator_->send(letters, 0);
       if (tensor.num_elements() > 0) communicator_->send(tensor.to(Device{}), 0);
     }
@@ -357,9 +357,9 @@ std::vector<PipelineStage::NamedTensors> PipelineStage::gather(const NamedTensor
   for (std::size_t rank = 1; rank < counts.size(); ++rank) {
     const int from = static_cast<int>(rank);
     for (std::int64_t i = 0; i < counts[rank]; ++i) {
-      const Tensor head = Tensor::empty({kMostDims + 3}, DType::int64, Device{});
-      communicator_->recv(head, from).wait();
-      const std::vector<std::int64_t> words = head.to_vector<std::int64_t>();
+      const Tensor header = Tensor::empty({kMostDims + 3}, DType::int64, Device{});
+      communicator_->recv(header, from).wait();
+      const std::vector<std::int64_t> words = header.to_vector<std::int64_t>();
       const Tensor letters =
           Tensor::empty({static_cast<std::size_t>(words[kMostDims + 2])}, DType::uint8, Device{});
       communicator_->recv(letters, from).wait();

@@ -102,9 +102,9 @@ TEST(TensorView, ReshapeSharesMemory) {
             (std::vector<std::int32_t>{6, 7, 8, 9, 10, 11}));
 }
 
-TEST(TensorView, PartSharesMemoryButNotTheVersion) {
+TEST(TensorView, VersionedSliceSharesMemoryButNotTheVersion) {
   Tensor whole = counting(4, 3);
-  const Tensor first = whole.part(0, {3}), second = whole.part(3, {3});
+  const Tensor first = whole.versioned_slice(0, {3}), second = whole.versioned_slice(3, {3});
   first.fill(7);
   EXPECT_EQ(whole.rows(0, 1).to_vector<std::int32_t>(), (std::vector<std::int32_t>{7, 7, 7}));
   EXPECT_NE(first.version(), second.version());

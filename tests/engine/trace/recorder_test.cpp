@@ -22,20 +22,20 @@ void record_spans(std::size_t num_spans) {
 }
 
 TEST(Recorder, CountsWhatDoesNotFit) {
-  start({.max_entries = kChunkEntries});
-  record_spans(kChunkEntries + 10);
+  start({.max_entries = kBlockEntries});
+  record_spans(kBlockEntries + 10);
   stop();
   const Recording recorded = collect();
-  EXPECT_EQ(recorded.spans.size(), kChunkEntries);
+  EXPECT_EQ(recorded.spans.size(), kBlockEntries);
   EXPECT_EQ(recorded.num_dropped, 10u);
   EXPECT_EQ(recorded.spans.front().num_bytes, 0u);
-  EXPECT_EQ(recorded.spans.back().num_bytes, kChunkEntries - 1);
+  EXPECT_EQ(recorded.spans.back().num_bytes, kBlockEntries - 1);
 }
 
 // Several threads record, through the ends of chunks, while another collects; nothing is lost.
 TEST(Recorder, ManyThreadsRecordWhileAnotherCollects) {
   constexpr std::size_t kNumThreads = 4;
-  constexpr std::size_t kNumSpans = 5 * kChunkEntries / 2;
+  constexpr std::size_t kNumSpans = 5 * kBlockEntries / 2;
   std::atomic<std::size_t> num_running{kNumThreads};
   start();
   std::vector<std::thread> threads;
