@@ -243,22 +243,19 @@ bool StepWork::has_buckets() const {
          (options_.strategy == Strategy::ddp || options_.strategy == Strategy::hierarchical);
 }
 
-// Comes after the step before: blocking calls. DDP makes one for all statistics and one for all
-// counters, which have 8 bytes; with shards there is one for each buffer.
+// Comes after the step before: blocking calls, one for all statistics and one for all counters,
+// which have 8 bytes.
 void StepWork::add_buffers() {
-  std::vector<std::size_t> messages;
   std::size_t statistics = 0, counters = 0;
   for (const LayerWork& layer : workload_.layers) {
     for (const std::size_t bytes : layer.buffer_bytes) {
-      if (has_shards()) messages.push_back(bytes);
       (bytes == sizeof(std::int64_t) ? counters : statistics) += bytes;
     }
   }
-  if (has_buckets()) messages = {statistics, counters};
   const auto ranks = static_cast<int>(num_devices());
   const Places after = ends_.empty() ? gate_ : Places{ends_.back()};
   arrived_.resize(workload_.layers.size());
-  for (const std::size_t bytes : messages) {
+  for (const std::size_t bytes : {statistics, counters}) {
     if (bytes == 0) continue;
     const double seconds = plan_seconds(network_, plan::broadcast_plan(ranks, bytes, 0), 1);
     arrived_[0].push_back(communicate(WorkLane::comm, "broadcast", seconds, bytes, after));

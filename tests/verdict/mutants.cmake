@@ -412,9 +412,9 @@ mutant(statistics_zeroed_between_steps
   EXPECT "dp on 2 devices" "update: step 7" "running_mean" "between the previous step and this one")
 
 mutant(statistics_of_the_last_rank
-  SOURCE engine/parallel/ddp/ddp.cpp
-  REPLACE [=[buffer_memories_) communicator_->broadcast(memory, source);]=]
-  WITH [=[buffer_memories_) communicator_->broadcast(memory, communicator_->world_size() - 1 + 0 * source);]=]
+  SOURCE engine/parallel/ddp/packed_buffers.cpp
+  REPLACE [=[communicator.broadcast(memory, source);]=]
+  WITH [=[communicator.broadcast(memory, communicator.world_size() - 1 + 0 * source);]=]
   RUN "--modes ddp --devices 2 --model resnet18:4 --batch 16 --steps 3"
   EXPECT "ddp on 2 devices" "statistics: step 2" "running_(mean|var)" "relative error")
 

@@ -1,6 +1,5 @@
 #include "engine/parallel/ddp/ddp.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -8,7 +7,6 @@
 #include "engine/comm/communicator.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
-#include "engine/plan/buckets.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::parallel {
@@ -20,8 +18,6 @@ void broadcast_values(const nn::Module& module, comm::Communicator& communicator
 }
 
 namespace {
-
-constexpr std::size_t kMessageBytes = std::size_t{250} << 20;  // PyTorch's, for buffers
 
 void find_wrappers(const nn::Module& module, std::vector<std::string>& found) {
   const std::string name = module.type_name();
@@ -70,8 +66,8 @@ Ddp::Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
     wrapped_.emplace_back(parameter, parameter.requires_grad());
   }
   if (trace::Observer* observer = trace::observer()) notify_wrapped(*observer, *this, *module);
+  if (options.buffers == DdpOptions::Buffers::broadcast) buffers_.pack(*module);
   register_child("module", std::move(module));
-  if (options.buffers == DdpOptions::Buffers::broadcast) pack_buffers();
 }
 
 Ddp::~Ddp() {
@@ -94,39 +90,9 @@ void Ddp::require_same_parameters() const {
   }
 }
 
-// With a message for each buffer, ResNet-18 would pay 60 latencies in every step.
 void Ddp::broadcast_buffers(int source) {
   if (options_.buffers == DdpOptions::Buffers::keep || !is_training()) return;
-  pack_buffers();  // if some were replaced
-  for (const Tensor& memory : buffer_memories_) communicator_->broadcast(memory, source);
-  if (rank_ == source) return;
-  for (const Tensor& buffer : packed_buffers_) buffer.bump_version();
-}
-
-void Ddp::pack_buffers() {
-  const auto is_same = [](const Tensor& a, const Tensor& b) { return a.shares_memory_with(b); };
-  const std::vector<Tensor> buffers = module()->buffers();
-  if (std::ranges::equal(buffers, packed_buffers_, is_same)) return;
-  std::vector<plan::BucketParameter> sizes;
-  std::vector<std::size_t> order;
-  for (const Tensor& buffer : buffers) {
-    order.push_back(sizes.size());
-    sizes.push_back({buffer.num_elements(), buffer.dtype(), buffer.device()});
-  }
-  const plan::BucketPlan plan = plan::bucket_plan(sizes, order, {.byte_limits = {kMessageBytes}});
-  buffer_memories_.clear();
-  packed_buffers_.resize(buffers.size());
-  for (const plan::Bucket& bucket : plan.buckets) {
-    const Tensor memory = Tensor::empty({bucket.num_elements}, bucket.dtype, bucket.device);
-    for (const plan::BucketSlot& slot : bucket.slots) {
-      const Tensor& buffer = buffers[slot.parameter];
-      Tensor& packed = packed_buffers_[slot.parameter];
-      packed = memory.versioned_slice(slot.offset, buffer.shape());
-      packed.copy_from(buffer);
-    }
-    buffer_memories_.push_back(memory);
-  }
-  module()->set_buffers(packed_buffers_);
+  buffers_.broadcast(*module(), *communicator_, source);
 }
 
 Variable Ddp::forward(const Variable& input) {

@@ -2,7 +2,7 @@
 // gradients are averaged while backward runs, so all copies stay equal.
 //
 //   construction   ranks agree that the models match; parameters and buffers come from rank 0
-//   forward        plain; buffers (running statistics) follow rank 0, all of a dtype in one message
+//   forward        plain; buffers (running statistics) follow rank 0 (packed_buffers.h)
 //   backward       GradReducer averages gradients, bucket by bucket
 //   optimizer      every rank makes the same step
 //
@@ -22,6 +22,7 @@
 #include "engine/core/thread_context.h"
 #include "engine/nn/module.h"
 #include "engine/parallel/ddp/grad_reducer.h"
+#include "engine/parallel/ddp/packed_buffers.h"
 
 namespace lockstep::parallel {
 
@@ -106,17 +107,14 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   void require_same_parameters() const;
   // In training, and unless they are to be kept: every rank's buffers become the source's.
   void broadcast_buffers(int source);
-  // Moves buffers that are not there yet into one memory for each dtype and device.
-  void pack_buffers();
 
   comm::Communicator* communicator_;
   int rank_;
   DdpOptions options_;
   std::shared_ptr<GradReducer> reducer_;
   std::vector<std::pair<Variable, bool>> wrapped_;  // with requires_grad at that time
-  std::vector<Tensor> buffer_memories_;
-  std::vector<Tensor> packed_buffers_;  // parts of them
-  std::function<int()> meet_;           // Join::begin_step, while it runs
+  PackedBuffers buffers_;
+  std::function<int()> meet_;  // Join::begin_step, while it runs
 };
 
 }  // namespace lockstep::parallel

@@ -74,12 +74,16 @@ void ReplicaGroup::run_rank(std::size_t rank,
 }
 
 void ReplicaGroup::broadcast_buffers() {
+  buffers_.resize(size());
   std::vector<std::vector<Tensor>> of_ranks;
-  for (const auto& module : modules_) of_ranks.push_back(module->buffers());
+  for (std::size_t rank = 0; rank < size(); ++rank) {
+    of_ranks.push_back(buffers_[rank].pack(*modules_[rank]));
+    if (rank > 0) buffers_[rank].bump_versions();
+  }
   for (std::size_t i = 0; i < of_ranks[0].size(); ++i) {
-    std::vector<Tensor> copies;
-    for (const std::vector<Tensor>& buffers : of_ranks) copies.push_back(buffers[i]);
-    communicator_.broadcast(copies, 0);
+    std::vector<Tensor> memories;
+    for (const std::vector<Tensor>& of_rank : of_ranks) memories.push_back(of_rank[i]);
+    communicator_.broadcast(memories, 0);
   }
 }
 

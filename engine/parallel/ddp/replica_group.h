@@ -15,6 +15,7 @@
 #include "engine/comm/device_group.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/parallel/ddp/grad_buckets.h"
+#include "engine/parallel/ddp/packed_buffers.h"
 
 namespace lockstep::parallel {
 
@@ -54,6 +55,7 @@ class ReplicaGroup {
   comm::SingleThreadGroup communicator_;
   std::vector<std::shared_ptr<nn::Module>> modules_;   // indexed by rank
   std::vector<std::unique_ptr<GradBuckets>> buckets_;  // indexed by rank
+  std::vector<PackedBuffers> buffers_;                 // indexed by rank
   bool was_rebuilt_ = false;
   // When each bucket of the current step became full on each rank.
   std::vector<std::vector<std::shared_ptr<runtime::Event>>> full_;

@@ -17,15 +17,14 @@ Sharded::Sharded(std::shared_ptr<nn::Module> module, comm::Communicator& communi
   require(module != nullptr, ErrorCode::Usage, "sharded", "there is no module to wrap");
   broadcast_model(*module, communicator);
   schedule_ = std::make_shared<UnitSchedule>(module, communicator, depth);
+  buffers_.pack(*module);
   register_child("module", std::move(module));
 }
 
 Variable Sharded::forward(const Variable& input) {
   if (grad_enabled()) {
     schedule_->begin_forward();
-    for (const Tensor& buffer : module()->buffers()) {
-      if (is_training()) communicator_->broadcast(buffer, 0);
-    }
+    if (is_training()) buffers_.broadcast(*module(), *communicator_, 0);
   }
   const ThreadContextScope scope(context_of_rows(input.value(), communicator_->rank()));
   return (*module())(input);

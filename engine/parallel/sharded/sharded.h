@@ -25,14 +25,16 @@
 
 #include "engine/nn/state_dict.h"
 #include "engine/optim/optimizer.h"
+#include "engine/parallel/ddp/packed_buffers.h"
 #include "engine/parallel/sharded/unit_schedule.h"
 
 namespace lockstep::parallel {
 
 class Sharded final : public nn::ModuleOf<Sharded> {
  public:
-  // Parameters and buffers come from rank 0. Errors are those of broadcast_model (ddp.h) and
-  // unit_layouts. REQUIRES: the communicator outlives this.
+  // Parameters and buffers come from rank 0, and become others, side by side in one memory. Errors
+  // are those of broadcast_model (ddp.h) and unit_layouts. REQUIRES: the communicator outlives
+  // this.
   Sharded(std::shared_ptr<nn::Module> module, comm::Communicator& communicator, ShardDepth depth);
 
   // Every rank makes the same passes, also without gradients. In training buffers follow rank 0.
@@ -82,6 +84,7 @@ class Sharded final : public nn::ModuleOf<Sharded> {
  private:
   comm::Communicator* communicator_;
   ShardDepth depth_;
+  PackedBuffers buffers_;
   std::shared_ptr<UnitSchedule> schedule_;
 };
 

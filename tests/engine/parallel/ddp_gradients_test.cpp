@@ -10,6 +10,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
+#include "engine/parallel/sharded/sharded.h"
 #include "engine/trace/counters.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
@@ -178,22 +179,34 @@ std::size_t num_broadcasts_of(int rank) {
   return 0;
 }
 
-TEST(DdpGradients, BuffersOfADtypeTravelInOneMessage) {
-  run_ranks(2, [](comm::Communicator& communicator) {
+// wrap(net, communicator): trains it.
+void expect_two_broadcasts(
+    const std::function<std::shared_ptr<nn::Module>(const std::shared_ptr<nn::Module>& net,
+                                                    comm::Communicator& communicator)>& wrap) {
+  run_ranks(2, [&](comm::Communicator& communicator) {
     const auto net = std::make_shared<nn::Sequential>(std::vector<std::shared_ptr<nn::Module>>{
         std::make_shared<nn::BatchNorm1d>(3), std::make_shared<nn::BatchNorm1d>(3)});
-    Ddp ddp(net, communicator);
+    const auto wrapped = wrap(net, communicator);
     std::size_t before = 0;
     for (const std::int64_t step : {1, 2, 3}) {
       before = num_broadcasts_of(communicator.rank());
       net->buffers()[3].fill(100 * communicator.rank());  // the second layer's mean
-      sum(ddp(Variable(random_tensor({4, 3}, 1, DType::float32)))).backward();
+      sum((*wrapped)(Variable(random_tensor({4, 3}, 1, DType::float32)))).backward();
       EXPECT_LT(std::abs(net->buffers()[3][0]), 1) << "rank 0's, and the batch has mean 0";
       EXPECT_EQ(net->buffers()[2].item(), step);
       EXPECT_EQ(net->buffers()[5].item(), step);
     }
     EXPECT_EQ(num_broadcasts_of(communicator.rank()) - before, 2u)
         << "one of four statistics in float32, one of two counters in int64";
+  });
+}
+
+TEST(DdpGradients, BuffersOfADtypeTravelInOneMessage) {
+  expect_two_broadcasts([](const auto& net, comm::Communicator& communicator) {
+    return std::make_shared<Ddp>(net, communicator);
+  });
+  expect_two_broadcasts([](const auto& net, comm::Communicator& communicator) {
+    return std::make_shared<parallel::Sharded>(net, communicator, parallel::ShardDepth::optimizer);
   });
 }
 
