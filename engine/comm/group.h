@@ -40,9 +40,6 @@ struct GroupShape {
   std::string name;  // "thread", "shm", "tcp"
   // The largest message; larger chunks travel in pieces of this size.
   std::size_t max_message_bytes = std::numeric_limits<std::size_t>::max();
-  // Large buffers run through the plan in slices of this size, so that each step finds the last
-  // one's data in the cache.
-  std::size_t pass_bytes = std::numeric_limits<std::size_t>::max();
   std::vector<int> hosts;      // a number for the host of each rank; empty: all are equally close
   std::vector<int> names;      // the ranks' names in messages; empty: 0, 1, ...
   bool shares_memory = false;  // ranks read and write each other's tensors on the CPU

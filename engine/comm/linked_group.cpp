@@ -16,7 +16,6 @@ GroupShape behind(const LinkModel& model, GroupShape shape) {
   if (!model.hosts().empty()) shape.hosts.assign(model.hosts().begin(), model.hosts().end());
   shape.shares_memory = false;
   shape.takes_cuda = false;
-  shape.pass_bytes = std::numeric_limits<std::size_t>::max();
   // A spinning thread would take the cores from computation while modelled messages are under way.
   shape.slices = runtime::Worker::Slices::prompt;
   return shape;

@@ -197,7 +197,10 @@ class PlanCommunicator final : public Communicator {
     const CallHeader& header = call.header;
     if (header.operation == Operation::barrier) return 0;  // comparing the calls was the barrier
     if (header.operation == Operation::broadcast) return run_plan(call, call.input.view());
-    if (header.operation == Operation::all_reduce) return all_reduce_in_passes(call);
+    if (header.operation == Operation::all_reduce) {
+      multiply(call.input.stream(), factor_of(header.op, world_size()), call.input.view());
+      return run_plan(call, call.input.view());
+    }
     if (header.operation == Operation::all_gather) {
       const std::size_t offset = index_of(rank()) * call.input.num_elements();
       const Tensor mine = call.output.slice(offset, call.input.shape());
@@ -210,21 +213,6 @@ class PlanCommunicator final : public Communicator {
     const std::size_t offset = index_of(rank()) * call.output.num_elements();
     call.output.copy_from(whole_.slice(offset, call.output.shape()));
     whole_ = {};
-    return num_bytes_sent;
-  }
-
-  std::size_t all_reduce_in_passes(const CollectiveCall& call) {
-    const TensorView buffer = call.input.view();
-    const bool is_cut = plan::sums_in_rank_order(call.header.plan);
-    const std::size_t pass_elements =
-        is_cut ? shape_.pass_bytes / size_of(buffer.dtype) : buffer.num_elements;
-    std::size_t num_bytes_sent = 0;
-    for (std::size_t begin = 0; begin < buffer.num_elements; begin += pass_elements) {
-      const TensorView pass =
-          buffer.slice(begin, std::min(pass_elements, buffer.num_elements - begin));
-      multiply(call.input.stream(), factor_of(call.header.op, world_size()), pass);
-      num_bytes_sent += run_plan(call, pass);
-    }
     return num_bytes_sent;
   }
 

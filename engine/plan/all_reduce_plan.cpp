@@ -66,11 +66,6 @@ AllReducePlan choose_all_reduce_plan(int world_size, std::size_t num_elements) {
                                                      : AllReducePlan::ring;
 }
 
-bool sums_in_rank_order(AllReducePlan plan) {
-  return plan == AllReducePlan::one_shot || plan == AllReducePlan::two_shot ||
-         plan == AllReducePlan::reduce_broadcast;
-}
-
 CollectivePlan all_reduce_plan(AllReducePlan plan, int world_size, std::size_t num_elements) {
   return kPlans[static_cast<std::size_t>(plan)].make(world_size, num_elements);
 }

@@ -44,10 +44,6 @@ AllReducePlan parse_all_reduce_plan(std::string_view name);
 // have few partners, and only large chunks hide the many steps of a long ring.
 AllReducePlan choose_all_reduce_plan(int world_size, std::size_t num_elements);
 
-// True if the plan adds the values of every element in the order of ranks, wherever the element
-// lies. Then a buffer may be all-reduced part by part, with the same bits as in one go.
-bool sums_in_rank_order(AllReducePlan plan);
-
 // Every rank ends with the sum of all buffers, with the same bits on all ranks. All ranks are on
 // one host.
 // Throws Error{Usage} if world_size < 1.
