@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/comm/comm_errors.h"
+#include "engine/runtime/threads.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::comm {
@@ -60,6 +61,11 @@ void shared_memory_all_reduce(const Reduction& reduction, double factor, int ran
 std::size_t bytes_to_share(std::size_t num_ranks) {
   return sizeof(SharedFailure) + num_ranks * sizeof(Member) +
          kNumUses * num_ranks * num_ranks * sizeof(Channel);
+}
+
+runtime::Spin spin_of_ranks(std::size_t num_ranks, LinkKind links) {
+  if (links == LinkKind::modelled) return runtime::kSpinBesideComputation;
+  return num_ranks <= runtime::num_cores() ? runtime::kSpinOnOwnCore : runtime::kTakeTurns;
 }
 
 SharedFailure& MemoryRank::failure() const {

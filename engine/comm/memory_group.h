@@ -177,6 +177,11 @@ class MemoryRank : public Transport {
 };
 
 // All ranks' sides of a group of threads, for tensors on the CPU and on CUDA devices
+// How ranks of one host spin, of which so many share cores. Modelled links delay messages, and
+// leave the cores to computation meanwhile.
+enum class LinkKind { real, modelled };
+runtime::Spin spin_of_ranks(std::size_t num_ranks, LinkKind links);
+
 // (device_rank.cpp).
 std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, runtime::Spin spin);
 

@@ -9,7 +9,6 @@
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/core/log.h"
-#include "engine/runtime/threads.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::comm {
@@ -114,11 +113,6 @@ std::uint32_t tell_observer(trace::Observer& observer, const ProcessGroupOptions
 }
 
 }  // namespace
-
-bool has_own_core(const ProcessGroupOptions& options, std::size_t num_local_ranks) {
-  return options.cores == ProcessGroupOptions::Cores::own ||
-         num_local_ranks <= runtime::num_cores();
-}
 
 TransportChoice parse_transport_choice(std::string_view name) {
   if (name == "auto") return TransportChoice::automatic;

@@ -11,8 +11,11 @@
 
 namespace lockstep::comm {
 
-// True if no other rank needs this rank's core while it waits.
-bool has_own_core(const ProcessGroupOptions& options, std::size_t num_local_ranks);
+// The number of ranks that share this rank's cores.
+inline std::size_t num_sharing_cores(const ProcessGroupOptions& options,
+                                     std::size_t num_local_ranks) {
+  return options.cores == ProcessGroupOptions::Cores::own ? 1 : num_local_ranks;
+}
 
 // Shared memory between the ranks of this host. Returns when all have come.
 // ranks: those on this host, in rising order; the transport numbers them 0, 1, ...

@@ -179,9 +179,8 @@ std::unique_ptr<Transport> shm_transport(const ProcessGroupOptions& options,
   shape.max_message_bytes = kMessageBytes;
   SharedState shared = Meeting(options, ranks, bytes_to_share(ranks.size())).share(why_not);
   if (!why_not.empty()) return nullptr;
-  const runtime::Spin spin = options.link                          ? runtime::kSpinBesideComputation
-                             : has_own_core(options, ranks.size()) ? runtime::kSpinOnOwnCore
-                                                                   : runtime::kTakeTurns;
+  const runtime::Spin spin = spin_of_ranks(num_sharing_cores(options, ranks.size()),
+                                           options.link ? LinkKind::modelled : LinkKind::real);
   return std::make_unique<MemoryRank>(std::move(shape), std::move(shared), spin,
                                       options.timeout_seconds);
 }

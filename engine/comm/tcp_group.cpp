@@ -59,7 +59,8 @@ constexpr std::chrono::milliseconds kLook{20};
 // cost of a sleep.
 std::chrono::microseconds spin_time_for(const ProcessGroupOptions& options,
                                         std::size_t num_local_ranks) {
-  return std::chrono::microseconds(has_own_core(options, num_local_ranks) ? 50 : 0);
+  const bool has_core = num_sharing_cores(options, num_local_ranks) <= runtime::num_cores();
+  return std::chrono::microseconds(has_core ? 50 : 0);
 }
 
 bool is_under_way(const Socket& socket) {

@@ -45,10 +45,8 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
   trace::Observer* const observer = trace::observer();
   const std::uint32_t observed_group =
       observer == nullptr ? 0 : observer->group_made({{}, world_size, 0});
-  const bool have_cores = static_cast<std::size_t>(world_size) <= runtime::num_cores();
-  const runtime::Spin spin = options.links ? runtime::kSpinBesideComputation
-                             : have_cores  ? runtime::kSpinOnOwnCore
-                                           : runtime::kTakeTurns;
+  const runtime::Spin spin = spin_of_ranks(static_cast<std::size_t>(world_size),
+                                           options.links ? LinkKind::modelled : LinkKind::real);
   std::vector<std::unique_ptr<Communicator>> group;
   for (std::unique_ptr<Group>& rank : make_thread_ranks(world_size, spin)) {
     group.push_back(
