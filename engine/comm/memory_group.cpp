@@ -378,16 +378,12 @@ const MessageNode& MemoryRank::next_message(Use use, int from) {
   wait_for(from, [&] {
     return channel.num_sent.value.load(std::memory_order_acquire) > received.num_taken;
   });
-  const auto message_at = [&](Address address) {
-    return reinterpret_cast<const MessageNode*>(memory_->at(from, address, sizeof(MessageNode)));
+  const auto message_at = [&](Address address, std::size_t data_bytes) {
+    return reinterpret_cast<const MessageNode*>(
+        memory_->at(from, address, sizeof(MessageNode) + data_bytes));
   };
-  received.last = received.num_taken == 0 ? channel.first : message_at(received.last)->next;
-  return *message_at(received.last);
-}
-
-const std::byte* MemoryRank::data_of(Use use, int from, const MessageNode& message) {
-  const std::size_t num_bytes = sizeof(MessageNode) + message.num_bytes;
-  return memory_->at(from, received_[index(use, from)].last, num_bytes) + sizeof(MessageNode);
+  received.last = received.num_taken == 0 ? channel.first : message_at(received.last, 0)->next;
+  return *message_at(received.last, message_at(received.last, 0)->num_bytes);
 }
 
 void MemoryRank::let_go(Use use, int from) {
@@ -408,7 +404,7 @@ void MemoryRank::post(int to, Bytes data) {
 }
 
 const std::byte* MemoryRank::take(int from) {
-  return data_of(Use::collective, from, next_message(Use::collective, from));
+  return next_message(Use::collective, from).data();
 }
 
 void MemoryRank::release(int from) {
@@ -425,9 +421,7 @@ void MemoryRank::receive_message(int from, const CallHeader& call, std::span<std
   enter(call, timeout_seconds);
   const MessageNode& message = next_message(Use::send_recv, from);
   require_same_message(from, message.call, message.num_bytes, data.size());
-  if (!data.empty()) {
-    std::memcpy(data.data(), data_of(Use::send_recv, from, message), data.size());
-  }
+  if (!data.empty()) std::memcpy(data.data(), message.data(), data.size());
   let_go(Use::send_recv, from);
 }
 

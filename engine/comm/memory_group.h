@@ -77,6 +77,8 @@ struct alignas(kCacheLine) MessageNode {
   Address next = 0;
   std::uint64_t num_bytes = 0;
   CallHeader call;
+
+  const std::byte* data() const { return reinterpret_cast<const std::byte*>(this + 1); }
 };
 
 // The bytes of all this.
@@ -158,9 +160,8 @@ class MemoryRank : public Transport {
   Address share(const void* data, std::size_t num_bytes);
 
   void put(Use use, int to, const CallHeader& call, Bytes data);
-  // Waits for it. Valid until data_of(), which may map again what it lies in.
+  // Waits for it. Valid until let_go().
   const MessageNode& next_message(Use use, int from);
-  const std::byte* data_of(Use use, int from, const MessageNode& message);
   void let_go(Use use, int from);
   // Takes back the messages that the peer has let go of, but for so many of the last ones.
   void reclaim(Use use, int to, std::size_t num_kept);
@@ -176,12 +177,12 @@ class MemoryRank : public Transport {
   bool is_copied_ = false;          // the current call's buffer
 };
 
-// All ranks' sides of a group of threads, for tensors on the CPU and on CUDA devices
 // How ranks of one host spin, of which so many share cores. Modelled links delay messages, and
 // leave the cores to computation meanwhile.
 enum class LinkKind { real, modelled };
 runtime::Spin spin_of_ranks(std::size_t num_ranks, LinkKind links);
 
+// All ranks' sides of a group of threads, for tensors on the CPU and on CUDA devices
 // (device_rank.cpp).
 std::vector<std::unique_ptr<Group>> make_thread_ranks(int world_size, runtime::Spin spin);
 

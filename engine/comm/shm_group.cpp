@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -74,15 +75,13 @@ class ProcessMemory final : public PeerMemory {
 
   SharedMemory& mine_ = SharedMemory::of_tensors();
   std::unique_ptr<runtime::MemoryPool> pool_ = runtime::make_host_memory_pool("the host");
-  std::vector<Peer> peers_;
+  std::deque<Peer> peers_;
 };
 
 // place: "PID N OFFSET". The mapping lives as long as the result.
 std::shared_ptr<std::byte> open_state(const std::string& place, int owner, std::size_t num_bytes) {
-  const std::size_t end_of_address = place.rfind(' ');
-  const auto memory = std::make_shared<MappedMemory>(place.substr(0, end_of_address),
-                                                     fmt::format("rank {}", owner));
-  const Address offset = std::strtoull(place.c_str() + end_of_address, nullptr, 10);
+  const auto memory = std::make_shared<MappedMemory>(place, fmt::format("rank {}", owner));
+  const Address offset = std::strtoull(place.c_str() + place.rfind(' '), nullptr, 10);
   return {memory, memory->at(offset, num_bytes)};
 }
 
@@ -96,8 +95,9 @@ class Meeting {
   // Returns when all ranks of the group have told. why_not: empty if all share their memory.
   SharedState share(std::string& why_not) {
     SharedState state;
-    const std::string mine = try_to([&] { offer(state); });
-    if (!mine.empty()) offer_nothing();
+    std::string place;
+    const std::string mine = try_to([&] { place = offer(state); });
+    store_.set(key("memory", options_.rank), place);
     const std::string others = try_to([&] { open(state); });
     store_.set(key("shares", options_.rank), mine.empty() ? others : mine);
     store_.barrier(fmt::format("shared memory {}", options_.group), options_.rank,
@@ -131,33 +131,28 @@ class Meeting {
     }
   }
 
-  // The first rank makes the state of all.
-  void offer(SharedState& state) {
-    std::string place;
-    if (options_.rank == ranks_.front()) {
-      const auto memory = std::make_shared<SharedMemory>();
-      auto* const data = static_cast<std::byte*>(memory->allocate(num_bytes_));
-      require(data != nullptr, ErrorCode::Comm, "shared memory", "no memory left for {} bytes",
-              num_bytes_);
-      place = fmt::format("{} {}", memory->address(), *memory->offset_of(data));
-      state.data = {memory, data};
-    }
-    store_.set(key("memory", options_.rank), SharedMemory::of_tensors().address());
-    store_.set(key("state", options_.rank), place);
-  }
-  void offer_nothing() {
-    store_.set(key("memory", options_.rank), "");
-    store_.set(key("state", options_.rank), "");
+  // Returns where this rank's memory is: "PID N". The first rank makes the state of all, and adds
+  // a line with its place.
+  std::string offer(SharedState& state) {
+    std::string place = SharedMemory::of_tensors().address();
+    if (options_.rank != ranks_.front()) return place;
+    const auto memory = std::make_shared<SharedMemory>();
+    auto* const data = static_cast<std::byte*>(memory->allocate(num_bytes_));
+    require(data != nullptr, ErrorCode::Comm, "shared memory", "no memory left for {} bytes",
+            num_bytes_);
+    state.data = {memory, data};
+    return fmt::format("{}\n{} {}", place, memory->address(), *memory->offset_of(data));
   }
 
   void open(SharedState& state) {
-    std::vector<std::string> addresses;
-    for (const int rank : ranks_) addresses.push_back(get("memory", rank));
-    const std::string place = get("state", ranks_.front());
-    require(std::ranges::count(addresses, "") == 0, ErrorCode::Comm, "shared memory", "{}",
+    std::vector<std::string> places;
+    for (const int rank : ranks_) places.push_back(get("memory", rank));
+    require(std::ranges::count(places, "") == 0, ErrorCode::Comm, "shared memory", "{}",
             kNotOffered);
-    state.memory = std::make_unique<ProcessMemory>(addresses, ranks_);
-    if (state.data == nullptr) state.data = open_state(place, ranks_.front(), num_bytes_);
+    state.memory = std::make_unique<ProcessMemory>(places, ranks_);
+    if (state.data != nullptr) return;
+    const std::string& first = places.front();
+    state.data = open_state(first.substr(first.find('\n') + 1), ranks_.front(), num_bytes_);
   }
 
   const ProcessGroupOptions& options_;

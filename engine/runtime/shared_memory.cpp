@@ -209,12 +209,6 @@ MappedMemory::MappedMemory(const std::string& address, std::string owner)
           kAdvice);
 }
 
-MappedMemory::MappedMemory(MappedMemory&& other) noexcept
-    : file_(std::move(other.file_)),
-      owner_(std::move(other.owner_)),
-      data_(std::exchange(other.data_, nullptr)),
-      num_bytes_(std::exchange(other.num_bytes_, 0)) {}
-
 MappedMemory::~MappedMemory() {
   if (data_ != nullptr) munmap(data_, num_bytes_);
 }

@@ -77,9 +77,9 @@ class MappedMemory {
   // owner: for errors, "rank 3".
   // Throws Error{Comm} if it cannot be opened: with the owner, the reason, and what to do instead.
   MappedMemory(const std::string& address, std::string owner);
-  MappedMemory(MappedMemory&& other) noexcept;
-  MappedMemory& operator=(MappedMemory&&) = delete;
   ~MappedMemory();
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
 
   // The memory at these places; valid until the next call that reaches further.
   // Throws Error{Comm} if the system does not map so much, or the file ends before.
