@@ -5,6 +5,8 @@
 #include "engine/comm/device_group.h"
 #include "engine/comm/memory_group.h"
 
+#include "engine/comm/queue.h"
+#include "engine/runtime/device_span.h"
 namespace lockstep::comm {
 namespace {
 

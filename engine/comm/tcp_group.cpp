@@ -36,9 +36,9 @@
 #include <thread>
 #include <utility>
 
-#include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/process_transports.h"
+#include "engine/comm/queue.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
