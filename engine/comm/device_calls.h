@@ -4,29 +4,25 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "engine/comm/collective_call.h"
-#include "engine/runtime/device_span.h"
+#include "engine/comm/communicator.h"
 
 namespace lockstep::comm {
 
-// Chooses the stream of a call. A blocking call goes to the compute stream, after the work that the
-// communicator put on the communication stream before (follows_async); an asynchronous one goes to
-// the communication stream, after the compute stream's present work.
-enum class FollowsAsync { no, yes };
-void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_async);
-
-// While it lives, traces show the stream's work as the collective.
-class DeviceSpans {
+// The streams of one rank's calls, in their order.
+class StreamOrder {
  public:
-  explicit DeviceSpans(const CollectiveCall& call);
+  // Returns the stream of a call on these tensors; output may be undefined. A blocking call goes to
+  // the compute stream, after the asynchronous calls before it; an asynchronous one to the
+  // communication stream, after `start`, or, without one, the compute stream's present work.
+  runtime::Stream& place(const Tensor& input, const Tensor& output, Launch launch,
+                         const std::shared_ptr<runtime::Event>& start = nullptr);
 
  private:
-  std::optional<runtime::DeviceSpan> on_comm_lane_;
-  std::optional<runtime::DeviceSpan> exposed_;  // for a blocking call
+  bool has_async_work_ = false;  // on the communication stream, not followed by a blocking call
 };
 
 // An operation that is enqueued on streams.
@@ -48,8 +44,5 @@ class EnqueuedWork final : public WorkState {
   std::vector<StreamPoint> ends_;
   std::function<void()> throw_if_failed_;
 };
-
-// After an error: returns when the call's stream no longer uses its tensors.
-void drain(const CollectiveCall& call) noexcept;
 
 }  // namespace lockstep::comm

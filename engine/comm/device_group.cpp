@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/comm/device_calls.h"
 #include "engine/comm/reduce.h"
 #include "engine/comm/reduce_to_all.h"
 #include "engine/core/error.h"
@@ -313,24 +312,17 @@ Work SingleThreadGroup::submit(CallHeader call, std::span<const Tensor> buffers,
   call.device = buffers[0].device().type;
   trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name_of(call.operation),
                          buffers[0].num_bytes());
-  const bool on_comm_streams = launch == Launch::async && call.device == DeviceType::cuda;
+  if (call.device == DeviceType::cpu) launch = Launch::blocking;
+  orders_.resize(buffers.size());
   std::vector<GroupMember> members;
   for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
-    runtime::LogicalDevice& device = buffers[rank].logical_device();
-    runtime::Stream& compute = device.compute_stream();
-    runtime::Stream& comm = device.comm_stream();
-    if (on_comm_streams) {
-      comm.wait(start.empty() ? compute.record() : start[rank]);
-      buffers[rank].storage()->record_use(comm);
-    } else if (has_async_work_) {
-      compute.wait(comm.record());
-    }
+    runtime::Stream& stream =
+        orders_[rank].place(buffers[rank], {}, launch, start.empty() ? nullptr : start[rank]);
     buffers[rank].bump_version();
-    members.push_back({on_comm_streams ? &comm : &compute, buffers[rank], {}});
+    members.push_back({&stream, buffers[rank], {}});
   }
-  has_async_work_ = on_comm_streams;
   enqueue_collective(call, members);
-  if (!on_comm_streams) return {};
+  if (launch == Launch::blocking) return {};
   std::vector<StreamPoint> points;
   for (const GroupMember& member : members) {
     points.push_back({member.stream->record(), &member.stream->device().compute_stream()});

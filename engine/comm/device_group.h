@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/comm/collective_call.h"
+#include "engine/comm/device_calls.h"
 #include "engine/runtime/storage.h"
 
 namespace lockstep::comm {
@@ -60,7 +61,7 @@ class SingleThreadGroup {
  private:
   Work submit(CallHeader call, std::span<const Tensor> buffers, Launch launch, StartEvents start);
 
-  bool has_async_work_ = false;  // on the communication streams, not followed by a blocking call
+  std::vector<StreamOrder> orders_;  // indexed by rank
 };
 
 }  // namespace lockstep::comm

@@ -1,12 +1,13 @@
 // Ranks whose tensors may be on CUDA devices: when all have come to a call, rank 0 enqueues the
 // work of all of them.
+#include <optional>
 #include <utility>
 
 #include "engine/comm/device_group.h"
 #include "engine/comm/memory_group.h"
-
 #include "engine/comm/queue.h"
 #include "engine/runtime/device_span.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -30,22 +31,55 @@ class DeviceRank final : public MemoryRank {
              std::shared_ptr<Devices> devices)
       : MemoryRank(std::move(shape), std::move(shared), spin, 0), devices_(std::move(devices)) {}
 
+  void put_on_stream(CollectiveCall& call, Launch launch) override {
+    if (is_on_cuda(call)) call.stream = &order_.place(call.input, call.output, launch);
+  }
+
+  void announce(const CollectiveCall& call) override {
+    stream_ = call.stream;
+    if (stream_ != nullptr) begin_spans(call);
+    MemoryRank::announce(call);
+  }
+
+  void end_data() noexcept override {
+    MemoryRank::end_data();
+    on_comm_lane_.reset();
+    exposed_.reset();
+  }
+
   void run_directly(const CollectiveCall& call, std::span<void* const> memory) override {
     if (!is_on_cuda(call)) return MemoryRank::run_directly(call, memory);
+    stream_ = call.stream;
     if (call.header.operation == Operation::send) return send(call);
     if (call.header.operation == Operation::recv) return receive(call);
     enqueue(call);
   }
 
+  // Returns when the stream no longer uses the call's tensors, too.
   void abandon(const Error& error) noexcept override {
     MemoryRank::abandon(error);
     mine() = {};
+    try {
+      if (stream_ != nullptr) stream_->synchronize();
+    } catch (const Error&) {
+      // The device is broken; nothing uses its memory any more.
+    }
   }
 
  private:
   GroupMember& mine() { return devices_->members[static_cast<std::size_t>(rank())]; }
   Queue<SentTensor>& messages(int from, int to) {
     return devices_->messages[static_cast<std::size_t>(from * world_size() + to)];
+  }
+
+  // Until the call's end traces show the stream's work as the collective.
+  void begin_spans(const CollectiveCall& call) {
+    const auto begin = [&](std::optional<runtime::DeviceSpan>& span, trace::Lane lane) {
+      span.emplace(*call.stream, lane, trace::Category::communication,
+                   name_of(call.header.operation), call.input.num_bytes());
+    };
+    begin(on_comm_lane_, trace::Lane::comm);
+    if (call.stream == &call.input.stream()) begin(exposed_, trace::Lane::compute);
   }
 
   void enqueue(const CollectiveCall& call) {
@@ -81,6 +115,10 @@ class DeviceRank final : public MemoryRank {
   }
 
   std::shared_ptr<Devices> devices_;
+  StreamOrder order_;
+  runtime::Stream* stream_ = nullptr;  // the current call's, if it is on a CUDA device
+  std::optional<runtime::DeviceSpan> on_comm_lane_;
+  std::optional<runtime::DeviceSpan> exposed_;  // of a blocking call
 };
 
 }  // namespace

@@ -65,8 +65,11 @@ class Group {
 
   // A call was made; runs in the thread that made it, before anything else of the call.
   virtual void note_call(const CallHeader&) {}
+  // If takes_cuda: puts a call on tensors of a CUDA device on one of its streams, in order with the
+  // device's other work. Runs in the thread that made it.
+  virtual void put_on_stream(CollectiveCall&, Launch) {}
   // Tells all ranks, without waiting for them. Throws the group's failure if there is one.
-  virtual void announce(const CallHeader& call, double timeout_seconds) = 0;
+  virtual void announce(const CollectiveCall& call) = 0;
   // Waits for the peer's call with the sequence number of the last announce(), and returns it.
   virtual CallHeader announced_by(int peer) = 0;
   // The data of a call, which all ranks have called alike, moves between these two.

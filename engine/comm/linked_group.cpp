@@ -31,11 +31,11 @@ class LinkedGroup final : public Group {
 
   void note_call(const CallHeader& call) override { model_->note_call(call); }
 
-  void announce(const CallHeader& call, double timeout_seconds) override {
-    call_ = call;
-    timeout_seconds_ = timeout_seconds;
-    arrived_ = announced_at_ = model_->begin_call(call);
-    inner_->announce(call, timeout_seconds);
+  void announce(const CollectiveCall& call) override {
+    call_ = call.header;
+    timeout_seconds_ = call.timeout_seconds;
+    arrived_ = announced_at_ = model_->begin_call(call_);
+    inner_->announce(call);
   }
   CallHeader announced_by(int peer) override { return inner_->announced_by(peer); }
 

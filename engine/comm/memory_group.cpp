@@ -187,14 +187,14 @@ void MemoryRank::meet() {
 
 // Tells the values of a small call, and where peers find the buffer of a large one that needs no
 // plan. Peers have read the values of the call before the last one, since they came to the last.
-void MemoryRank::announce(const CallHeader& call, double timeout_seconds) {
-  enter(call, timeout_seconds);
-  CallHeader told = call;
-  const std::size_t num_bytes = call.num_elements * size_of(call.dtype);
-  if (is_small(call)) {
-    std::memcpy(mine().values[call.sequence % 2], call.memory, num_bytes);
-  } else if (takes_one_pass(shape(), call)) {
-    told.memory = reinterpret_cast<void*>(share(call.memory, num_bytes));
+void MemoryRank::announce(const CollectiveCall& call) {
+  enter(call.header, call.timeout_seconds);
+  CallHeader told = call_;
+  const std::size_t num_bytes = told.num_elements * size_of(told.dtype);
+  if (is_small(told)) {
+    std::memcpy(mine().values[told.sequence % 2], told.memory, num_bytes);
+  } else if (takes_one_pass(shape(), told)) {
+    told.memory = reinterpret_cast<void*>(share(told.memory, num_bytes));
   }
   mine().announced.publish(told);
   mine().num_changes.add(1);

@@ -94,7 +94,7 @@ class MemoryRank : public Transport {
   // Waits until other processes have read its messages, for the time limit at most.
   ~MemoryRank() override;
 
-  void announce(const CallHeader& call, double timeout_seconds) override;
+  void announce(const CollectiveCall& call) override;
   CallHeader announced_by(int peer) override;
   void begin_data() override;
   void run_schedule(const plan::RankSchedule& schedule, TensorView buffer,

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/comm/comm_errors.h"
-#include "engine/comm/device_calls.h"
 #include "engine/comm/group.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
@@ -79,13 +78,13 @@ class PlanCommunicator final : public Communicator {
     }
     group_->note_call(header);
     tell(call, launch, trace::Moment::begins);
-    if (launch == Launch::blocking) {
-      put_on_stream(call, launch, async_.finish() ? FollowsAsync::yes : FollowsAsync::no);
-      run(call);
-      return {};
+    if (launch == Launch::blocking) async_.finish();
+    group_->put_on_stream(call, launch);
+    if (launch == Launch::async) {
+      return async_.start(std::move(call), [this](const CollectiveCall& c) { run(c); });
     }
-    put_on_stream(call, launch, FollowsAsync::yes);
-    return async_.start(std::move(call), [this](const CollectiveCall& c) { run(c); });
+    run(call);
+    return {};
   }
 
   void tell(const CollectiveCall& call, Launch launch, trace::Moment moment) const {
@@ -117,7 +116,6 @@ class PlanCommunicator final : public Communicator {
     span.set_sequence(static_cast<std::int64_t>(header.sequence));
     const auto abandon = [&](const Error& error) {
       group_->abandon(failed_in(header, rank(), error));  // unless the group has failed before
-      drain(call);
     };
     try {
       if (header.operation == Operation::send) return send(call);
@@ -134,8 +132,7 @@ class PlanCommunicator final : public Communicator {
 
   void run_collective(const CollectiveCall& call) {
     const CallHeader& header = call.header;
-    const DeviceSpans on_device(call);
-    group_->announce(header, call.timeout_seconds);
+    group_->announce(call);
     compare_calls(header);
     trace::count_collective(rank(), name_of(header.operation), move_data(call));
     tell(call, Launch::blocking, trace::Moment::ends);

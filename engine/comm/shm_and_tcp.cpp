@@ -34,10 +34,12 @@ class ShmAndTcp final : public Transport {
   }
 
   // The rank that waits for another host's rank knows best who is late, so it reports first.
-  void announce(const CallHeader& call, double timeout_seconds) override {
+  void announce(const CollectiveCall& call) override {
     constexpr double kLaterOnHostSeconds = 0.25;
-    to_network_->announce(call, timeout_seconds);
-    to_host_->announce(call, timeout_seconds + kLaterOnHostSeconds);
+    to_network_->announce(call);
+    CollectiveCall on_host = call;
+    on_host.timeout_seconds += kLaterOnHostSeconds;
+    to_host_->announce(on_host);
   }
 
   CallHeader announced_by(int peer) override {

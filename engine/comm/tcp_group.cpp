@@ -126,11 +126,11 @@ class TcpTransport final : public Transport {
 
   // --- the calls ---
 
-  void announce(const CallHeader& call, double timeout_seconds) override {
-    enter(call, timeout_seconds);
-    announced_[static_cast<std::size_t>(rank())].publish(call);
+  void announce(const CollectiveCall& call) override {
+    enter(call.header, call.timeout_seconds);
+    announced_[static_cast<std::size_t>(rank())].publish(call_);
     for (const auto& peer : by_rank_) {
-      if (peer) send(*peer, FrameKind::announce, call, {});
+      if (peer) send(*peer, FrameKind::announce, call_, {});
     }
   }
 

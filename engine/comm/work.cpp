@@ -73,10 +73,9 @@ Work AsyncCalls::start(CollectiveCall call, std::function<void(const CollectiveC
   return Work(std::move(work));
 }
 
-bool AsyncCalls::finish() {
+void AsyncCalls::finish() {
   const std::shared_ptr<State> last = std::exchange(last_, nullptr);
   if (last != nullptr) last->wait_until_run();
-  return last != nullptr;
 }
 
 }  // namespace lockstep::comm

@@ -60,9 +60,8 @@ class AsyncCalls {
 
   // Has the thread run the call; its error is the Work's.
   Work start(CollectiveCall call, std::function<void(const CollectiveCall&)> run);
-  // Before a blocking call: waits until those before it have run. Returns whether there were any
-  // since the last call of finish().
-  bool finish();
+  // Waits until all have run.
+  void finish();
 
  private:
   class State;

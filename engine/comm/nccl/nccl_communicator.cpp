@@ -396,8 +396,7 @@ class NcclCommunicator final : public Communicator {
       barrier(call);
       return {};
     }
-    put_on_stream(call, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
-    has_async_work_ = launch == Launch::async;
+    call.stream = &order_.place(call.input, call.output, launch);
     const std::shared_ptr<runtime::Event> done = enqueue(call);
     if (launch == Launch::blocking) return {};
     return Work(
@@ -432,7 +431,7 @@ class NcclCommunicator final : public Communicator {
     CollectiveCall sum = call;
     sum.input = barrier_value_;
     sum.header.device = DeviceType::cuda;
-    put_on_stream(sum, Launch::async, FollowsAsync::yes);
+    sum.stream = &order_.place(sum.input, {}, Launch::async);
     const std::shared_ptr<runtime::Event> done = enqueue(sum);
     // Each wait is short, since an event of a GPU that has failed may never pass.
     while (!done->wait(runtime::deadline_after(1))) comm_->throw_if_failed();
@@ -444,7 +443,7 @@ class NcclCommunicator final : public Communicator {
   runtime::LogicalDevice& device_;
   std::shared_ptr<Comm> comm_;
   Tensor barrier_value_;
-  bool has_async_work_ = false;  // not followed by a blocking call
+  StreamOrder order_;
   CallNumbers numbers_;
 };
 
