@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "simulate/slow_motion/acted_link.h"
+#include "simulate/slow_motion/simulated_link.h"
 #include "tutorials/acted.h"
 #include "tutorials/common.h"
 
@@ -69,7 +69,7 @@ ActedSteps act_out(const predict::Topology& topology, int num_devices, int rows_
       if (rank > 0) return;
       for (const Variable& parameter : net->parameters()) weights.push_back(parameter.value());
     };
-    comm::run_ranks(num_devices, train_rank, slow_motion::with_acted_links(num_devices));
+    comm::run_ranks(num_devices, train_rank, slow_motion::with_simulated_links(num_devices));
     return weights;
   };
   return tutorial::act_out(topology, training, num_steps);

@@ -14,7 +14,7 @@
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/observer.h"
-#include "simulate/slow_motion/acted_link.h"
+#include "simulate/slow_motion/simulated_link.h"
 
 namespace lockstep::tutorial {
 namespace {
@@ -105,7 +105,7 @@ std::vector<Tensor> train(const Training& training, const std::vector<LabelledTe
       train_steps(net, rows[rank], num_steps, rank == 0 ? after_step : nullptr);
     };
     comm::run_ranks(training.num_devices, train_rank,
-                    slow_motion::with_acted_links(training.num_devices));
+                    slow_motion::with_simulated_links(training.num_devices));
   } else {
     const trace::TrackScope track(0);
     parallel::DataParallelOptions options;

@@ -209,7 +209,7 @@ void Machine::run(int index, const Kernel& kernel, const std::function<void()>& 
     record(mine, {"wait for collective", trace::Lane::compute, trace::Category::communication},
            reached, due);
   }
-  record(mine, {kLate, trace::Lane::host, trace::Category::wait}, due, begin);
+  record(mine, {kLateSpan, trace::Lane::host, trace::Category::wait}, due, begin);
   if (is_message) return;
   record(mine, {kernel.name, trace::Lane::compute, trace::Category::op, number}, begin, end);
 }
@@ -338,7 +338,7 @@ bool is_kernel(const trace::Span& span) {
 }
 
 bool is_late(const trace::Span& span) {
-  return span.name == std::string_view(kLate);
+  return span.name == std::string_view(kLateSpan);
 }
 
 }  // namespace lockstep::slow_motion

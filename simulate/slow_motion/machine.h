@@ -1,15 +1,15 @@
-// A machine that is acted out in slow motion: devices of the CPU take the places of a topology's
+// A machine that is simulated in slow motion: devices of the CPU take the places of a topology's
 // GPUs. They compute and send everything for real, but each kernel ends, and each message arrives,
 // only when it would have on that machine, times a factor. So the engine's own threads, buckets,
 // hooks and plans show what they would do there, and a person can watch.
 //
 // Two decorators drive it, and the engine knows neither: paced_backend.h gives a kernel's inputs,
-// outputs and cost, and acted_link.h a message's.
+// outputs and cost, and simulated_link.h a message's.
 //
 // Work begins when its inputs are there, not when its thread comes to it: a kernel, once its device
 // has done the one before and the memory that it reads has been written (MemoryTimes); a message,
 // once its data has. So threads that are a little late cost nothing, and the figures are the
-// modelled machine's as long as the real cores keep up (kLate).
+// modelled machine's as long as the real cores keep up (kLateSpan).
 //
 // A topology has a price for everything, the same as for the predictor (simulate/predict):
 //   kernels     predict/kernel_cost.h; devices of one kind differ (predict::device_slowness)
@@ -57,8 +57,8 @@ struct Written {
   Writer writer = Writer::kernel;
 };
 
-// Which device wrote a block of memory last, and when that would have been done on the machine that
-// is acted out. A kernel or a message waits for the memory that it reads, and for nothing else:
+// Which device wrote a block of memory last, and when that would have been done on the simulated
+// machine. A kernel or a message waits for the memory that it reads, and for nothing else:
 // host threads that wait for each other need not be known. Any thread may use it at any time.
 class MemoryTimes {
  public:
@@ -95,10 +95,10 @@ struct MachineOptions {
 
 // The name of a device's spans whose thread came so late that its kernel was delayed: the real
 // cores could not keep up.
-inline constexpr const char* kLate = "late";
+inline constexpr const char* kLateSpan = "late";
 
-// Acted devices record these in addition to the phases of a step: their spans that are kernels, and
-// those named kLate. All other spans are the host's.
+// Simulated devices record these in addition to the phases of a step: their spans that are kernels,
+// and those named kLateSpan. All other spans are the host's.
 bool is_kernel(const trace::Span& span);
 bool is_late(const trace::Span& span);
 
@@ -231,8 +231,8 @@ inline Machine* machine() {
 }
 
 // Installs a machine for a scope: from now on CPU devices are paced. Groups of ranks made
-// meanwhile take their options from with_acted_links() (acted_link.h). REQUIRES: no work runs on
-// them meanwhile, and no other machine is installed.
+// meanwhile take their options from with_simulated_links() (simulated_link.h). REQUIRES: no work
+// runs on them meanwhile, and no other machine is installed.
 class InstalledMachine {
  public:
   explicit InstalledMachine(Machine& machine);

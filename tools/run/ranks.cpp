@@ -13,7 +13,7 @@
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/wait.h"
 #include "engine/trace/counters.h"
-#include "simulate/slow_motion/acted_link.h"
+#include "simulate/slow_motion/simulated_link.h"
 #include "tools/run/interruption.h"
 #include "tools/run/pipeline.h"
 #include "tools/run/slow_motion.h"
@@ -74,7 +74,7 @@ TrainingResult train_threads(const TrainingTask& task, const DevicePlacement& pl
             run_loop(task, make_strategies(task, device, communicator), observer);
         if (communicator.rank() == 0) of_rank_0 = std::move(result);
       },
-      slow_motion::with_acted_links(num_ranks, group));
+      slow_motion::with_simulated_links(num_ranks, group));
   return of_rank_0;
 }
 

@@ -14,8 +14,8 @@
 #include "engine/tensor/tensor.h"
 #include "engine/trace/recorder.h"
 #include "simulate/predict/kernel_cost.h"
-#include "simulate/slow_motion/acted_link.h"
 #include "simulate/slow_motion/paced_backend.h"
+#include "simulate/slow_motion/simulated_link.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep::slow_motion {
@@ -205,7 +205,7 @@ TEST_F(MachineTest, RanksSumTheSameBits) {
       group.all_reduce(mine).wait();
       if (group.rank() == 0) sum = mine.to_vector<float>();
     };
-    comm::run_ranks(2, add_up, with_acted_links(2));
+    comm::run_ranks(2, add_up, with_simulated_links(2));
     if (machine() != nullptr) end = seconds(*machine(), machine()->end());
     return sum;
   };
@@ -224,7 +224,7 @@ TEST_F(MachineTest, GroupsHaveARankPerDevice) {
   Machine machine(pair());
   const InstalledMachine installed(machine);
   expect_error(ErrorCode::Usage, "the simulated machine has devices for 2 ranks, found 3 ranks",
-               [] { with_acted_links(3); });
+               [] { with_simulated_links(3); });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "simulate/slow_motion/acted_link.h"
+#include "simulate/slow_motion/simulated_link.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 namespace lockstep::slow_motion {
 
-ActedLink::ActedLink(Machine& machine, int rank, std::span<const int> devices)
+SimulatedLink::SimulatedLink(Machine& machine, int rank, std::span<const int> devices)
     : machine_(machine), rank_(rank), devices_(devices.begin(), devices.end()) {
   const predict::Topology& topology = machine.topology();
   for (const int index : devices_) {
@@ -21,7 +21,7 @@ ActedLink::ActedLink(Machine& machine, int rank, std::span<const int> devices)
   if (is_one_host) hosts_.clear();
 }
 
-std::string ActedLink::description() const {
+std::string SimulatedLink::description() const {
   return fmt::format("{}, 1 : {:g}", machine_.topology().name, machine_.factor());
 }
 
@@ -33,19 +33,19 @@ Memory memory_of(const comm::CallHeader& call) {
 
 }  // namespace
 
-void ActedLink::note_call(const comm::CallHeader& call) {
+void SimulatedLink::note_call(const comm::CallHeader& call) {
   caller_ = std::this_thread::get_id();
   machine_.offer(device(), memory_of(call));
 }
 
-Time ActedLink::begin_call(const comm::CallHeader& call) {
+Time SimulatedLink::begin_call(const comm::CallHeader& call) {
   call_ = call;
   is_in_call_ = false;
   has_moved_ = false;
   return std::max(machine_.written(memory_of(call)), machine_.communicated(device()));
 }
 
-Time ActedLink::begin_step(Time arrived) {
+Time SimulatedLink::begin_step(Time arrived) {
   if (!is_in_call_) {
     is_in_call_ = true;
     call_begin_ = step_begin_ = arrived;
@@ -60,18 +60,18 @@ Time ActedLink::begin_step(Time arrived) {
   return step_begin_ = machine_.communicate(device(), step_begin_, alone);
 }
 
-Time ActedLink::leave(int to, Time ready, std::size_t num_bytes) {
+Time SimulatedLink::leave(int to, Time ready, std::size_t num_bytes) {
   has_moved_ = true;
   const int receiver = devices_[static_cast<std::size_t>(to)];
   return machine_.deliver(device(), receiver, ready, num_bytes).arrives;
 }
 
-Time ActedLink::arrive(int, Time arrival, std::size_t) {
+Time SimulatedLink::arrive(int, Time arrival, std::size_t) {
   has_moved_ = true;
   return arrival;
 }
 
-Time ActedLink::end_call(Time arrived) {
+Time SimulatedLink::end_call(Time arrived) {
   const Time end = begin_step(arrived);
   abandon_call();
   const bool is_in_place = call_.operation == comm::Operation::all_reduce ||
@@ -95,28 +95,28 @@ Time ActedLink::end_call(Time arrived) {
   return end;
 }
 
-void ActedLink::abandon_call() noexcept {
+void SimulatedLink::abandon_call() noexcept {
   is_in_call_ = false;
   Machine::Collective::leave();
   machine_.set_communication(device(), nullptr);
 }
 
-Time ActedLink::begin_message(comm::Bytes data) {
+Time SimulatedLink::begin_message(comm::Bytes data) {
   return std::max(machine_.written({data.data(), data.size()}), machine_.reached(device()));
 }
 
-void ActedLink::end_message(Time arrived) {
+void SimulatedLink::end_message(Time arrived) {
   machine_.finish_collective(device(), {}, arrived);
 }
 
-comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptions options) {
-  Machine* const acted = machine();
-  if (acted == nullptr) return options;
-  require(static_cast<std::size_t>(world_size) == acted->devices().size(), ErrorCode::Usage,
+comm::ThreadGroupOptions with_simulated_links(int world_size, comm::ThreadGroupOptions options) {
+  Machine* const simulated = machine();
+  if (simulated == nullptr) return options;
+  require(static_cast<std::size_t>(world_size) == simulated->devices().size(), ErrorCode::Usage,
           "simulated machine", "the simulated machine has devices for {} ranks, found {} ranks",
-          acted->devices().size(), world_size);
-  options.links = [acted](std::unique_ptr<comm::Group> group) {
-    auto link = std::make_unique<ActedLink>(*acted, group->rank(), acted->devices());
+          simulated->devices().size(), world_size);
+  options.links = [simulated](std::unique_ptr<comm::Group> group) {
+    auto link = std::make_unique<SimulatedLink>(*simulated, group->rank(), simulated->devices());
     return comm::behind_links(std::move(group), std::move(link));
   };
   return options;

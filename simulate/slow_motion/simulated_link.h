@@ -1,5 +1,5 @@
-// One rank's view of the links of a machine that is acted out (machine.h): messages take the route
-// between two of its devices, and share it with all others on it.
+// One rank's view of the links of a machine that is simulated in slow motion (machine.h): messages
+// take the route between two of its devices, and share it with all others on it.
 //
 // A rank's part of a collective begins when its device has come to the call, the call's data has
 // been written, and the collective before is over. A step of its plan begins when the one before is
@@ -18,11 +18,11 @@
 
 namespace lockstep::slow_motion {
 
-class ActedLink final : public comm::LinkModel {
+class SimulatedLink final : public comm::LinkModel {
  public:
   // Rank r of the group is on devices[r]. All of them take part in the machine, which must outlive
   // this.
-  ActedLink(Machine& machine, int rank, std::span<const int> devices);
+  SimulatedLink(Machine& machine, int rank, std::span<const int> devices);
 
   std::string description() const override;
   Between between() const override { return Between::all_ranks; }
@@ -55,8 +55,9 @@ class ActedLink final : public comm::LinkModel {
 };
 
 // The options with the links of the installed machine: rank r is on its r-th device. Without a
-// machine they are unchanged. Every group of threads that may be acted out needs this. Throws
+// machine they are unchanged. Every group of threads that may run in slow motion needs this. Throws
 // Error{Usage} unless the machine has one device for each rank.
-comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptions options = {});
+comm::ThreadGroupOptions with_simulated_links(int world_size,
+                                              comm::ThreadGroupOptions options = {});
 
 }  // namespace lockstep::slow_motion
