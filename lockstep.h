@@ -10,6 +10,7 @@
 #include "engine/core/dtype.h"
 #include "engine/core/error.h"
 #include "engine/core/log.h"
+#include "engine/core/reduce_op.h"
 #include "engine/core/rng.h"
 #include "engine/core/shape.h"
 
@@ -33,7 +34,6 @@
 // Ranks: as threads (thread_group.h), or as processes (launch/rendezvous.h, then process_group.h).
 #include "engine/comm/communicator.h"
 #include "engine/comm/process_group.h"
-#include "engine/comm/reduce_op.h"
 #include "engine/comm/thread_group.h"
 #include "engine/comm/work.h"
 #include "engine/launch/rank_environment.h"

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "engine/core/error.h"
+#include "kernels/calls.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/element_traits.h"
 
@@ -56,16 +57,18 @@ void require_alike(const char* operation, const ConstTensorView& first,
   }
 }
 
-void check_ordered_sum(std::span<const ConstTensorView> sources, double factor,
-                       const ConstTensorView& y, std::size_t most_sources) {
-  require(!sources.empty(), ErrorCode::Shape, "ordered_sum", "needs at least one source");
-  require(sources.size() <= most_sources, ErrorCode::Shape, "ordered_sum",
-          "takes at most {} sources, found {}; sum groups of them", most_sources, sources.size());
-  for (const ConstTensorView& source : sources) {
-    require_alike("ordered_sum", y, {{"a source", source}});
+void check_ordered_reduce(const OrderedReduce& call, std::size_t most_sources) {
+  constexpr const char* kName = "ordered_reduce";
+  require(!call.sources.empty(), ErrorCode::Shape, kName, "needs at least one source");
+  require(call.sources.size() <= most_sources && call.copies.size() < most_sources,
+          ErrorCode::Shape, kName, "takes at most {} sources and outputs, found {} and {}",
+          most_sources, call.sources.size(), call.copies.size() + 1);
+  for (const ConstTensorView& source : call.sources) {
+    require_alike(kName, call.y, {{"a source", source}});
   }
-  require(is_floating_point(y.dtype) || factor == 1, ErrorCode::DType, "ordered_sum",
-          "{} can be summed with factor 1 only, found {}", to_string(y.dtype), factor);
+  for (const TensorView& copy : call.copies) require_alike(kName, call.y, {{"a copy", copy}});
+  require(is_floating_point(call.y.dtype) || call.factor == 1, ErrorCode::DType, kName,
+          "{} can be reduced with factor 1 only, found {}", to_string(call.y.dtype), call.factor);
 }
 
 }  // namespace lockstep::kernels

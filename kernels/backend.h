@@ -31,7 +31,7 @@
   KERNEL(copy, Copy) KERNEL(copy_matrix, CopyMatrix) KERNEL(fill, Fill) \
   KERNEL(gather_rows, GatherRows) \
   KERNEL(add, Add) KERNEL(multiply, Multiply) KERNEL(scale, Scale) KERNEL(axpy, Axpy) \
-  KERNEL(ordered_sum, OrderedSum) \
+  KERNEL(ordered_reduce, OrderedReduce) \
   KERNEL(sum, Sum) KERNEL(norm, Norm) KERNEL(argmax_rows, ArgmaxRows) \
   KERNEL(activation_forward, ActivationForward) KERNEL(activation_backward, ActivationBackward) \
   KERNEL(matmul, Matmul) \

@@ -8,10 +8,16 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/core/reduce_op.h"
 #include "engine/core/views.h"
 #include "kernels/backend.h"
 
 namespace lockstep::kernels {
+
+// Views that a call writes, as it describes them.
+struct Outputs {
+  std::span<const TensorView> views;
+};
 
 // --- moving and filling ---
 
@@ -71,15 +77,22 @@ struct Axpy {  // y = y + factor * x
   auto describe(auto f) const { return f("axpy", x, ConstTensorView(y), y); }
 };
 
-// y = factor * (sources[0] + sources[1] + ...), added from the left, so that every caller gets the
-// same bits; each source is multiplied by the factor before it is added. y may alias any source.
-// Also int32 and int64 (factor 1); on the CPU bfloat16 and float16 (added in float, rounded once).
-struct OrderedSum {
+// y = sources[0] op sources[1] op ..., from the left, so that every caller gets the same bits; each
+// source is multiplied by the factor before. average is a sum: its caller's factor makes the
+// difference. min and max keep a NaN. Every copy gets the result, too; y and the copies may alias
+// any source. On CUDA the stream's GPU must reach all of this memory, and there are at most
+// kMostReduced sources, and as many outputs.
+// Also bfloat16, float16 (combined in float, rounded once); int32, int64 (factor 1; sums and
+// products wrap around).
+struct OrderedReduce {
   std::span<const ConstTensorView> sources;
   double factor = 1;
   TensorView y;
-  auto describe(auto f) const { return f("sum", sources, y); }
+  ReduceOp op = ReduceOp::sum;
+  std::span<const TensorView> copies = {};
+  auto describe(auto f) const { return f("sum", sources, y, Outputs{copies}); }
 };
+inline constexpr std::size_t kMostReduced = 64;
 
 // --- reductions; y has one element unless stated ---
 

@@ -4,13 +4,14 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <type_traits>
 
 #include "engine/core/device.h"
 #include "engine/core/views.h"
 
 namespace lockstep::kernels {
+
+struct OrderedReduce;
 
 // The elements of a tensor or matrix view, const where the view's data is.
 template <typename T, template <typename> typename View, typename Void>
@@ -57,9 +58,8 @@ void require_as_large(const char* operation, const ConstTensorView& first, const
 // The same for several views, which must also have its dtype; else throws Error{DType}.
 void require_alike(const char* operation, const ConstTensorView& first,
                    std::initializer_list<NamedView> others);
-// Checks the arguments of Backend::ordered_sum.
-void check_ordered_sum(std::span<const ConstTensorView> sources, double factor,
-                       const ConstTensorView& y, std::size_t most_sources = SIZE_MAX);
+// Checks the arguments of Backend::ordered_reduce.
+void check_ordered_reduce(const OrderedReduce& call, std::size_t most_sources = SIZE_MAX);
 
 // Calls function.operator()<float>() or <double>().
 template <DeviceType kDevice, typename Function>

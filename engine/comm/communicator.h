@@ -35,12 +35,14 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/comm/reduce_op.h"
 #include "engine/comm/work.h"
+#include "engine/core/reduce_op.h"
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/tensor/tensor.h"
 
 namespace lockstep::comm {
+
+using lockstep::ReduceOp;
 
 // blocking: the operation runs in the calling thread and is done when the call returns (on CUDA: is
 // enqueued on the compute stream).

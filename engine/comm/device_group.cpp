@@ -4,40 +4,15 @@
 #include <utility>
 
 #include "engine/comm/reduce.h"
-#include "engine/comm/reduce_to_all.h"
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/trace/span.h"
-#include "kernels/calls.h"
 
 namespace lockstep::comm {
 namespace {
 
 // Parts of an all-reduce begin at multiples of this, so that kernels read whole vectors.
 constexpr std::size_t kPartAlignment = 64;  // elements
-
-bool is_cuda(const runtime::Stream& stream) {
-  return stream.device().device().type == DeviceType::cuda;
-}
-
-// Enqueues outputs = sources[0] op sources[1] op ... on a stream whose device reaches all of them;
-// see reduce_to_all.h.
-void reduce_on_stream(runtime::Stream& stream, ReduceOp op, double factor,
-                      std::span<const ConstTensorView> sources,
-                      std::span<const TensorView> outputs) {
-  if (is_cuda(stream)) {
-    reduce_to_all(stream, op, factor, sources, outputs);
-    return;
-  }
-  reduce_in_order(stream, op, factor, sources, outputs[0]);
-  for (const TensorView& other : outputs.subspan(1)) copy_on_stream(stream, outputs[0], other);
-}
-
-void scale_on_stream(runtime::Stream& stream, TensorView values, double factor) {
-  if (factor == 1) return;
-  const ConstTensorView source = values;
-  reduce_on_stream(stream, ReduceOp::sum, factor, std::span(&source, 1), std::span(&values, 1));
-}
 
 // Memory on a rank's device for one collective. It comes from the pool whose blocks wait only for
 // the streams that used them; a captured graph keeps it as long as it lives.
@@ -146,7 +121,7 @@ class PlanRun {
       const TensorView mine = ranks_[rank].at(receive.chunk);
       const auto place = std::ranges::lower_bound(receive.from_ranks, static_cast<int>(rank));
       sources.insert(sources.begin() + (place - receive.from_ranks.begin()), mine);
-      reduce_on_stream(*ranks_[rank].stream, op_, 1.0, sources, std::span(&mine, 1));
+      reduce(*ranks_[rank].stream, {sources, 1.0, mine, op_});
     }
   }
 
@@ -206,7 +181,8 @@ void reduce_to_all_members(std::span<const GroupMember> members, ReduceOp op, do
       outputs[rank] = members[rank].input.view().slice(begin, end - begin);
       sources[rank] = outputs[rank];
     }
-    reduce_on_stream(*members[owners[i]].stream, op, factor, sources, outputs);
+    reduce(*members[owners[i]].stream,
+           {sources, factor, outputs[0], op, std::span(outputs).subspan(1)});
   }
   meet(members);
 }
@@ -221,7 +197,7 @@ void all_reduce(const CallHeader& call, std::span<const GroupMember> members) {
     return;
   }
   for (const GroupMember& member : members) {
-    scale_on_stream(*member.stream, member.input.view(), factor);
+    multiply(*member.stream, factor, member.input.view());
   }
   CallHeader settled = call;
   if (is_two_shot) settled.plan = plan::AllReducePlan::two_shot;
@@ -249,7 +225,7 @@ void reduce_scatter(const CallHeader& call, std::span<const GroupMember> members
     if (input.num_elements > 0) memory = copies[rank].on(*member.stream, input.num_bytes());
     const TensorView copy{memory, input.dtype, input.num_elements};
     copy_on_stream(*member.stream, input, copy);
-    scale_on_stream(*member.stream, copy, factor);
+    multiply(*member.stream, factor, copy);
     ranks.push_back({member.stream, copy});
   }
   run_plan(call, ranks);
@@ -265,7 +241,7 @@ void reduce_scatter(const CallHeader& call, std::span<const GroupMember> members
 
 void copy_on_stream(runtime::Stream& stream, ConstTensorView from, TensorView to) {
   if (to.num_elements == 0 || to.data == from.data) return;
-  if (is_cuda(stream)) {
+  if (stream.device().device().type == DeviceType::cuda) {
     runtime::copy_on_cuda_stream(stream, to.data, from.data, to.num_bytes());
   } else {
     kernels::backend(DeviceType::cpu).copy(stream, {from, to});
@@ -273,8 +249,8 @@ void copy_on_stream(runtime::Stream& stream, ConstTensorView from, TensorView to
 }
 
 void enqueue_collective(const CallHeader& call, std::span<const GroupMember> members) {
-  require(members.size() <= kMaxReducedRanks, ErrorCode::Usage, name_of(call.operation),
-          "takes at most {} ranks on devices of one process, found {}", kMaxReducedRanks,
+  require(members.size() <= kernels::kMostReduced, ErrorCode::Usage, name_of(call.operation),
+          "takes at most {} ranks on devices of one process, found {}", kernels::kMostReduced,
           members.size());
   switch (call.operation) {
     case Operation::all_reduce:

@@ -4,9 +4,9 @@
 // captured into one CUDA graph.
 //
 // all_reduce, automatic and two-shot: the first rank of every GPU owns a part of the elements. In
-// one kernel (reduce_to_all.h) it reads its part from all ranks, adds the values in the order of
-// ranks, and writes the sum to all ranks; one kernel serves all ranks that share a GPU. The bits
-// are those of the two-shot plan.
+// one kernel (kernels::OrderedReduce) it reads its part from all ranks, adds the values in the
+// order of ranks, and writes the sum to all ranks; one kernel serves all ranks that share a GPU.
+// The bits are those of the two-shot plan.
 //
 // Everything else, and GPUs that do not reach each other's memory, follow the plan step by step.
 // Copies and sums go to the streams of the ranks that receive, and the streams meet at events.

@@ -41,18 +41,19 @@ void shared_memory_all_reduce(const Reduction& reduction, double factor, int ran
   const plan::Chunk chunk = plan::even_chunk(num_elements, buffers.size(), mine);
   const std::size_t piece_elements = kPieceBytes / element_size;
   thread_local std::vector<ConstTensorView> sources;
-  sources.resize(buffers.size());
+  thread_local std::vector<TensorView> others;
   for (std::size_t begin = chunk.offset; begin < chunk.end(); begin += piece_elements) {
     const std::size_t count = std::min(piece_elements, chunk.end() - begin);
     const auto piece_of = [&](std::size_t r) {
       return TensorView{buffers[r] + begin * element_size, dtype, count};
     };
-    for (std::size_t r = 0; r < buffers.size(); ++r) sources[r] = piece_of(r);
-    const TensorView sum = piece_of(mine);
-    reduce_in_order(reduction.stream, reduction.op, factor, sources, sum);
+    sources.clear();
+    others.clear();
     for (std::size_t r = 0; r < buffers.size(); ++r) {
-      if (r != mine) std::memcpy(piece_of(r).data, sum.data, sum.num_bytes());
+      sources.push_back(piece_of(r));
+      if (r != mine) others.push_back(piece_of(r));
     }
+    reduce(reduction.stream, {sources, factor, piece_of(mine), reduction.op, others});
   }
 }
 
@@ -307,8 +308,8 @@ void MemoryRank::combine_announced(const CollectiveCall& call) const {
     const std::byte* const values = member(m).values[call.header.sequence % 2];
     sources.push_back({values, buffer.dtype, buffer.num_elements});
   }
-  reduce_in_order(call.input.stream(), call.header.op, factor_of(call.header.op, world_size()),
-                  sources, buffer);
+  reduce(call.input.stream(),
+         {sources, factor_of(call.header.op, world_size()), buffer, call.header.op});
 }
 
 void MemoryRank::run_directly(const CollectiveCall& call, std::span<void* const> memory) {

@@ -2,20 +2,12 @@
 
 #include <vector>
 
-#include "kernels/calls.h"
+#include "engine/runtime/logical_device.h"
 
 namespace lockstep::comm {
-void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
-                     std::span<const ConstTensorView> sources, TensorView y) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::average:
-      return kernels::backend(DeviceType::cpu).ordered_sum(stream, {sources, factor, y});
-    case ReduceOp::product:
-    case ReduceOp::min:
-    case ReduceOp::max:
-      return combine_in_order(op, sources, y);
-  }
+
+void reduce(runtime::Stream& stream, const kernels::OrderedReduce& call) {
+  kernels::backend(stream.device().device().type).ordered_reduce(stream, call);
 }
 
 void receive_chunk(const plan::Receive& receive, int rank, const Reduction& reduction,
@@ -40,12 +32,12 @@ void receive_chunk(const plan::Receive& receive, int rank, const Reduction& redu
     sources.push_back(values_of(from));
   }
   if (!has_mine) sources.push_back(mine);
-  reduce_in_order(reduction.stream, reduction.op, 1.0, sources, out);
+  reduce(reduction.stream, {sources, 1.0, out, reduction.op});
 }
 
 void multiply(runtime::Stream& stream, double factor, TensorView values) {
   const ConstTensorView source = values;
-  if (factor != 1) reduce_in_order(stream, ReduceOp::sum, factor, std::span(&source, 1), values);
+  if (factor != 1) reduce(stream, {std::span(&source, 1), factor, values});
 }
 
 double factor_of(ReduceOp op, int world_size) {

@@ -13,7 +13,7 @@ void add_one(const Tensor& counter) {
   const Tensor one = Tensor::full(counter.shape(), 1, counter.dtype(), counter.device());
   const std::array<ConstTensorView, 2> terms{counter.view(), one.view()};
   counter.bump_version();
-  counter.backend().ordered_sum(counter.stream(), {terms, 1.0, counter.view()});
+  counter.backend().ordered_reduce(counter.stream(), {terms, 1.0, counter.view()});
 }
 
 }  // namespace

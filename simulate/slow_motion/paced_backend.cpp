@@ -49,6 +49,9 @@ struct Accesses {
   void add(std::span<const ConstTensorView> views) {
     for (const ConstTensorView& view : views) add(view);
   }
+  void add(const Outputs& outputs) {
+    for (const TensorView& view : outputs.views) add(view);
+  }
   void add(std::span<const TensorView> views) {
     for (const TensorView& view : views) {
       add(ConstTensorView(view));
@@ -226,7 +229,7 @@ void run(Stream& stream, const GatherRows& call, const auto& real) {
   if (machine()) machine()->give(index_of(stream), memory(call.to));
 }
 
-void run(Stream& stream, const OrderedSum& call, const auto& real) {
+void run(Stream& stream, const OrderedReduce& call, const auto& real) {
   const std::size_t num_added = call.sources.size() - 1;
   Machine::Collective::add_bytes(static_cast<double>(num_added * call.y.num_bytes()));
   pace(stream, call, real);

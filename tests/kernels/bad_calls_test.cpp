@@ -82,24 +82,29 @@ TEST(ElementwiseChecks, BadCallsAreRefusedInTheSameWords) {
   });
 }
 
-TEST(OrderedSumChecks, BadCallsAreRefusedInTheSameWords) {
+TEST(OrderedReduceChecks, BadCallsAreRefusedInTheSameWords) {
   using Views = std::vector<ConstTensorView>;
   expect_refused({
-      {ErrorCode::Shape, "[ordered_sum] needs at least one source",
+      {ErrorCode::Shape, "[ordered_reduce] needs at least one source",
        [](Backend& b, Stream& s) {
-         b.ordered_sum(s, {{}, 1, vec(3)});
+         b.ordered_reduce(s, {{}, 1, vec(3)});
        }},
-      {ErrorCode::Shape, "[ordered_sum] a source has size 4, expected 3",
+      {ErrorCode::Shape, "[ordered_reduce] a source has size 4, expected 3",
        [](Backend& b, Stream& s) {
-         b.ordered_sum(s, {Views{vec(3), vec(4)}, 1, vec(3)});
+         b.ordered_reduce(s, {Views{vec(3), vec(4)}, 1, vec(3)});
        }},
-      {ErrorCode::DType, "[ordered_sum] a source is float64, expected float32",
+      {ErrorCode::DType, "[ordered_reduce] a source is float64, expected float32",
        [](Backend& b, Stream& s) {
-         b.ordered_sum(s, {Views{vec(3, kDouble)}, 1, vec(3)});
+         b.ordered_reduce(s, {Views{vec(3, kDouble)}, 1, vec(3)});
        }},
-      {ErrorCode::DType, "[ordered_sum] int32 can be summed with factor 1 only, found 0.5",
+      {ErrorCode::Shape, "[ordered_reduce] a copy has size 2, expected 3",
        [](Backend& b, Stream& s) {
-         b.ordered_sum(s, {Views{vec(3, DType::int32)}, 0.5, vec(3, DType::int32)});
+         const TensorView copy = vec(2);
+         b.ordered_reduce(s, {Views{vec(3)}, 1, vec(3), ReduceOp::sum, std::span(&copy, 1)});
+       }},
+      {ErrorCode::DType, "[ordered_reduce] int32 can be reduced with factor 1 only, found 0.5",
+       [](Backend& b, Stream& s) {
+         b.ordered_reduce(s, {Views{vec(3, DType::int32)}, 0.5, vec(3, DType::int32)});
        }},
   });
 }

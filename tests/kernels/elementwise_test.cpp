@@ -51,7 +51,7 @@ TYPED_TEST(Elementwise, ArithmeticEqualsTheDefinition) {
       [](double a, double b) { return b - 1.5 * a; });
 }
 
-// --- ordered_sum: the same bits everywhere
+// --- ordered_reduce: the same bits everywhere
 
 template <typename T>
 using Sources = std::vector<std::vector<T>>;
@@ -102,7 +102,7 @@ TYPED_TEST(Elementwise, OrderedSumHasAPlainLoopsBits) {
         const auto expected = plain_sum(sources, factor);
         for_thread_counts([&](Stream& stream) {
           const OnDevice<T> y(size);
-          tested().ordered_sum(stream, {on_device.views, factor, y.view()});
+          tested().ordered_reduce(stream, {on_device.views, factor, y.view()});
           ASSERT_EQ(y.values(), expected);
         });
       }
@@ -119,7 +119,7 @@ TYPED_TEST(Elementwise, OrderedSumMayOverwriteAnySource) {
     for (std::size_t target = 0; target < 2; ++target) {
       const SourcesOnDevice<T> on_device(sources, false);
       const OnDevice<T>& y = *on_device.arrays[target];
-      tested().ordered_sum(stream_with(2), {on_device.views, 0.5, y.view()});
+      tested().ordered_reduce(stream_with(2), {on_device.views, 0.5, y.view()});
       EXPECT_TRUE(y.values() == expected) << size << " elements into source " << target;
     }
   }
@@ -128,11 +128,54 @@ TYPED_TEST(Elementwise, OrderedSumMayOverwriteAnySource) {
 TEST(ElementwiseAny, OrderedSumAddsIntegersWithFactorOne) {
   const OnDevice<std::int64_t> a(std::vector<std::int64_t>{1, std::int64_t{1} << 60}), y(2);
   const std::vector<ConstTensorView> views{a.view(), a.view(), a.view()};
-  tested().ordered_sum(stream(), {views, 1, y.view()});
+  tested().ordered_reduce(stream(), {views, 1, y.view()});
   EXPECT_EQ(y.values(), (std::vector<std::int64_t>{3, std::int64_t{3} << 60}));
   const OnDevice<std::int32_t> b(std::vector<std::int32_t>{-7}), z(1);
-  tested().ordered_sum(stream(), {std::vector<ConstTensorView>{b.view(), b.view()}, 1, z.view()});
+  tested().ordered_reduce(stream(),
+                          {std::vector<ConstTensorView>{b.view(), b.view()}, 1, z.view()});
   EXPECT_EQ(z.values(), std::vector<std::int32_t>{-14});
+}
+
+// Reduces three sources, the second of which lies in y, into y and a copy.
+template <typename T>
+std::vector<T> reduced(ReduceOp op, const Sources<T>& sources) {
+  const SourcesOnDevice<T> on_device(sources, false);
+  const OnDevice<T>& y = *on_device.arrays[1];
+  const OnDevice<T> copy(sources[0].size());
+  const TensorView copies[] = {copy.view()};
+  tested().ordered_reduce(stream(), {on_device.views, 1, y.view(), op, copies});
+  const auto is_same = [](T a, T b) { return a == b || (a != a && b != b); };
+  EXPECT_TRUE(std::ranges::equal(copy.values(), y.values(), is_same));
+  return y.values();
+}
+
+TYPED_TEST(Elementwise, OrderedReduceTakesProductMinAndMaxAndFillsCopies) {
+  using T = TypeParam;
+  for (const std::size_t size : kSizes) {
+    const auto sources = random_sources<T>(3, size);
+    const auto expect_by = [&](ReduceOp op, const auto& combine) {
+      std::vector<T> expected = sources[0];
+      for (std::size_t i = 0; i < size; ++i) {
+        for (std::size_t s = 1; s < 3; ++s) expected[i] = combine(expected[i], sources[s][i]);
+      }
+      EXPECT_EQ(reduced(op, sources), expected);
+    };
+    expect_by(ReduceOp::product, [](T a, T b) { return a * b; });
+    expect_by(ReduceOp::min, [](T a, T b) { return std::min(a, b); });
+    expect_by(ReduceOp::max, [](T a, T b) { return std::max(a, b); });
+  }
+}
+
+TEST(ElementwiseAny, MinAndMaxKeepANanAndProductsOfIntegersWrapAround) {
+  const float nan = std::nanf("");
+  for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
+    const auto kept = reduced<float>(op, {{nan, 1, 1}, {1, nan, 1}, {1, 1, nan}});
+    EXPECT_TRUE(std::ranges::all_of(kept, [](float x) { return std::isnan(x); }));
+  }
+  EXPECT_EQ((reduced<std::int32_t>(ReduceOp::product, {{-3, 1 << 30}, {5, 2}, {-7, 3}})),
+            (std::vector<std::int32_t>{105, std::numeric_limits<std::int32_t>::min()}));
+  EXPECT_EQ((reduced<std::int64_t>(ReduceOp::min, {{-3, 4}, {5, 2}, {-7, 3}})),
+            (std::vector<std::int64_t>{-7, 2}));
 }
 
 }  // namespace

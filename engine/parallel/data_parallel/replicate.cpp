@@ -59,7 +59,7 @@ Gradients sum_of_replicas(const Node& node, const Gradients& grad_outputs) {
     }
     if (views.empty()) continue;  // no replica used this parameter
     sums[i] = node.gradient_buffer(i);
-    sums[i].backend().ordered_sum(sums[i].stream(), {views, 1.0, sums[i].view()});
+    sums[i].backend().ordered_reduce(sums[i].stream(), {views, 1.0, sums[i].view()});
     notify_arrival("reduce_gradients", std::move(from), node.device(), sums[i]);
   }
   for (runtime::Stream* owner : owners) owner->wait(reader.record());

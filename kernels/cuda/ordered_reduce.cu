@@ -1,19 +1,16 @@
-// One kernel reads an element from every rank, combines the values in the order of ranks, and
-// writes the result to every rank.
-#include "engine/comm/reduce_to_all.h"
-
+// One kernel reads each element once from every source, and writes the result once to every output,
+// whose memory may be other GPUs'.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.h"
 
-namespace lockstep::comm {
+namespace lockstep::kernels::cuda {
 namespace {
-
-namespace on_gpu = kernels::cuda;
 
 // Products and sums are rounded one after the other, as on the CPU; a fused multiply-add would give
 // other bits. Integers wrap around.
@@ -56,8 +53,8 @@ __device__ T combine(ReduceOp op, T a, T b) {
 }
 
 struct Pointers {
-  const void* sources[kMaxReducedRanks];
-  void* outputs[kMaxReducedRanks];
+  const void* sources[kMostReduced];
+  void* outputs[kMostReduced];
   int num_sources;
   int num_outputs;
 };
@@ -66,85 +63,82 @@ struct Pointers {
 template <std::size_t kElements, typename T>
 __device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::size_t end,
                              ArithmeticOf<T> factor, ReduceOp op) {
-  const std::size_t stride = on_gpu::num_global_threads() * kElements;
-  for (std::size_t i = begin + on_gpu::global_thread() * kElements; i < end; i += stride) {
+  const std::size_t stride = num_global_threads() * kElements;
+  for (std::size_t i = begin + global_thread() * kElements; i < end; i += stride) {
     ArithmeticOf<T> total[kElements] = {};
 #pragma unroll 4
     for (int source = 0; source < pointers.num_sources; ++source) {
       const auto values =
-          on_gpu::load_vector<kElements>(static_cast<const T*>(pointers.sources[source]) + i);
+          load_vector<kElements>(static_cast<const T*>(pointers.sources[source]) + i);
 #pragma unroll
       for (std::size_t k = 0; k < kElements; ++k) {
-        const auto value = multiply(factor, on_gpu::element_cast<ArithmeticOf<T>>(values.at[k]));
+        const auto value = multiply(factor, element_cast<ArithmeticOf<T>>(values.at[k]));
         total[k] = source == 0 ? value : combine(op, total[k], value);
       }
     }
-    on_gpu::Vector<T, kElements> result;
+    Vector<T, kElements> result;
 #pragma unroll
-    for (std::size_t k = 0; k < kElements; ++k) result.at[k] = on_gpu::element_cast<T>(total[k]);
+    for (std::size_t k = 0; k < kElements; ++k) result.at[k] = element_cast<T>(total[k]);
     for (int output = 0; output < pointers.num_outputs; ++output) {
-      on_gpu::store_vector(static_cast<T*>(pointers.outputs[output]) + i, result);
+      store_vector(static_cast<T*>(pointers.outputs[output]) + i, result);
     }
   }
 }
 
 // The first in_vectors elements in pieces of 16 bytes, the others one by one.
 template <typename T>
-__global__ void reduce_to_all_kernel(const __grid_constant__ Pointers pointers,
-                                     std::size_t in_vectors, std::size_t num_elements,
-                                     ArithmeticOf<T> factor, ReduceOp op) {
-  reduce_range<on_gpu::kWidth<T>, T>(pointers, 0, in_vectors, factor, op);
+__global__ void reduce_kernel(const __grid_constant__ Pointers pointers, std::size_t in_vectors,
+                              std::size_t num_elements, ArithmeticOf<T> factor, ReduceOp op) {
+  reduce_range<kWidth<T>, T>(pointers, 0, in_vectors, factor, op);
   reduce_range<1, T>(pointers, in_vectors, num_elements, factor, op);
 }
 
 template <typename T>
 std::size_t vector_elements(const Pointers& pointers, std::size_t num_elements) {
   for (int i = 0; i < pointers.num_sources; ++i) {
-    if (!on_gpu::is_aligned(pointers.sources[i])) return 0;
+    if (!is_aligned(pointers.sources[i])) return 0;
   }
   for (int i = 0; i < pointers.num_outputs; ++i) {
-    if (!on_gpu::is_aligned(pointers.outputs[i])) return 0;
+    if (!is_aligned(pointers.outputs[i])) return 0;
   }
-  return num_elements / on_gpu::kWidth<T> * on_gpu::kWidth<T>;
+  return num_elements / kWidth<T> * kWidth<T>;
 }
 
 template <typename T>
-void launch_reduce(runtime::Stream& stream, const Pointers& pointers, std::size_t num_elements,
-                   double factor, ReduceOp op) {
+void launch_reduce(Stream& stream, const OrderedReduce& call) {
+  Pointers pointers{};
+  pointers.num_sources = static_cast<int>(call.sources.size());
+  pointers.num_outputs = static_cast<int>(1 + call.copies.size());
+  std::ranges::transform(call.sources, pointers.sources, &ConstTensorView::data);
+  pointers.outputs[0] = call.y.data;
+  std::ranges::transform(call.copies, pointers.outputs + 1, &TensorView::data);
+  const std::size_t num_elements = call.y.num_elements;
   const std::size_t in_vectors = vector_elements<T>(pointers, num_elements);
   // With many elements a thread does several rounds, which saves starting blocks; but all threads
   // together must request as much as can be under way at once, bandwidth * latency: NVLink 4 brings
   // 450 GB/s after about 2 us.
   constexpr unsigned kMaxBlocks = 1024;
   constexpr std::size_t kBytesOnTheirWay = 900'000;
-  static_assert(kMaxBlocks * on_gpu::kThreads * std::size_t{16} >= kBytesOnTheirWay);
-  const std::size_t per_thread = in_vectors > 0 ? on_gpu::kWidth<T> : 1;
-  on_gpu::launch(
-      stream, "reduce",
-      on_gpu::covering((num_elements + per_thread - 1) / per_thread, on_gpu::kThreads, kMaxBlocks),
-      reduce_to_all_kernel<T>, pointers, in_vectors, num_elements,
-      static_cast<ArithmeticOf<T>>(factor), op);
+  static_assert(kMaxBlocks * kThreads * std::size_t{16} >= kBytesOnTheirWay);
+  const std::size_t per_thread = in_vectors > 0 ? kWidth<T> : 1;
+  launch(stream, "reduce",
+         covering((num_elements + per_thread - 1) / per_thread, kThreads, kMaxBlocks),
+         reduce_kernel<T>, pointers, in_vectors, num_elements,
+         static_cast<ArithmeticOf<T>>(call.factor), call.op);
 }
 
 }  // namespace
 
-void reduce_to_all(runtime::Stream& stream, ReduceOp op, double factor,
-                   std::span<const ConstTensorView> sources, std::span<const TensorView> outputs) {
-  const DType dtype = outputs[0].dtype;
-  const std::size_t num_elements = outputs[0].num_elements;
-  if (num_elements == 0) return;
-  Pointers pointers{};
-  pointers.num_sources = static_cast<int>(sources.size());
-  pointers.num_outputs = static_cast<int>(outputs.size());
-  std::ranges::transform(sources, pointers.sources, &ConstTensorView::data);
-  std::ranges::transform(outputs, pointers.outputs, &TensorView::data);
-  on_gpu::for_any(dtype, [&]<typename T>() {
+void CudaBackend::ordered_reduce(Stream& stream, const OrderedReduce& call) {
+  check_ordered_reduce(call, kMostReduced);
+  if (call.y.num_elements == 0) return;
+  for_any(call.y.dtype, [&]<typename T>() {
     if constexpr (std::is_same_v<T, std::uint8_t>) {
-      kernels::fail_dtype(DeviceType::cuda, "reduce", dtype);
+      fail_dtype(DeviceType::cuda, "ordered_reduce", call.y.dtype);
     } else {
-      launch_reduce<T>(stream, pointers, num_elements, factor, op);
+      launch_reduce<T>(stream, call);
     }
   });
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::kernels::cuda
