@@ -108,7 +108,7 @@ MemoryRank::~MemoryRank() {
     if (memory_->process_of(peer) != 0) {
       sleep_until(peer, deadline, [&] { return has_read_all(peer); });
     }
-    for (const Use use : {Use::collective, Use::send_recv}) {
+    for (const Use use : {Use::plan, Use::send}) {
       const bool is_done = has_read_all(peer);
       reclaim(use, peer, is_done ? 0 : 1);
       for (const Block& block : sent_[index(use, peer)].messages) memory_->keep(block);
@@ -349,7 +349,7 @@ void MemoryRank::abandon(const Error& error) noexcept {
 
 // --- messages ---
 
-void MemoryRank::put(Use use, int to, const CallHeader& call, Bytes data) {
+void MemoryRank::post(Use use, int to, const CallHeader& call, Bytes data) {
   reclaim(use, to, 1);
   const Block block = memory_->allocate(sizeof(MessageNode) + data.size());
   auto* const message = new (block.data) MessageNode{0, data.size(), call};
@@ -373,7 +373,7 @@ void MemoryRank::reclaim(Use use, int to, std::size_t num_kept) {
   }
 }
 
-const MessageNode& MemoryRank::next_message(Use use, int from) {
+Transport::Message MemoryRank::take(Use use, int from) {
   Received& received = received_[index(use, from)];
   const Channel& channel = this->channel(use, from, rank());
   wait_for(from, [&] {
@@ -384,46 +384,21 @@ const MessageNode& MemoryRank::next_message(Use use, int from) {
         memory_->at(from, address, sizeof(MessageNode) + data_bytes));
   };
   received.last = received.num_taken == 0 ? channel.first : message_at(received.last, 0)->next;
-  return *message_at(received.last, message_at(received.last, 0)->num_bytes);
+  const MessageNode& message = *message_at(received.last, message_at(received.last, 0)->num_bytes);
+  return {message.call, {reinterpret_cast<const std::byte*>(&message + 1), message.num_bytes}};
 }
 
-void MemoryRank::let_go(Use use, int from) {
+void MemoryRank::release(Use use, int from) {
   Received& received = received_[index(use, from)];
   channel(use, from, rank()).num_taken.value.store(++received.num_taken, std::memory_order_release);
   mine().num_changes.add(1);
 }
 
 bool MemoryRank::has_read_all(int peer) const {
-  return std::ranges::all_of(std::array{Use::collective, Use::send_recv}, [&](Use use) {
+  return std::ranges::all_of(std::array{Use::plan, Use::send}, [&](Use use) {
     return channel(use, rank(), peer).num_taken.value.load(std::memory_order_acquire) ==
            sent_[index(use, peer)].num_sent;
   });
-}
-
-void MemoryRank::post(int to, Bytes data) {
-  put(Use::collective, to, call_, data);
-}
-
-const std::byte* MemoryRank::take(int from) {
-  return next_message(Use::collective, from).data();
-}
-
-void MemoryRank::release(int from) {
-  let_go(Use::collective, from);
-}
-
-void MemoryRank::send_message(int to, const CallHeader& call, Bytes data) {
-  throw_if_failed();
-  put(Use::send_recv, to, call, data);
-}
-
-void MemoryRank::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
-                                 double timeout_seconds) {
-  enter(call, timeout_seconds);
-  const MessageNode& message = next_message(Use::send_recv, from);
-  require_same_message(from, message.call, message.num_bytes, data.size());
-  if (!data.empty()) std::memcpy(data.data(), message.data(), data.size());
-  let_go(Use::send_recv, from);
 }
 
 // --- failing ---

@@ -77,8 +77,6 @@ struct alignas(kCacheLine) MessageNode {
   Address next = 0;
   std::uint64_t num_bytes = 0;
   CallHeader call;
-
-  const std::byte* data() const { return reinterpret_cast<const std::byte*>(this + 1); }
 };
 
 // The bytes of all this.
@@ -103,12 +101,9 @@ class MemoryRank : public Transport {
   void end_data() noexcept override;
   void abandon(const Error& error) noexcept override;
 
-  void post(int to, Bytes data) override;
-  const std::byte* take(int from) override;
-  void release(int from) override;
-  void send_message(int to, const CallHeader& call, Bytes data) override;
-  void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
-                       double timeout_seconds) override;
+  void post(Use use, int to, const CallHeader& call, Bytes data) override;
+  Message take(Use use, int from) override;
+  void release(Use use, int from) override;
 
   void fail(const Error& error) noexcept override;
   void throw_if_failed() const override;
@@ -119,7 +114,6 @@ class MemoryRank : public Transport {
   void meet();
 
  private:
-  enum class Use : std::size_t { collective, send_recv };
   enum class Waited { done, failed, left, died, timed_out };
 
   using Block = runtime::MemoryPool::Block;
@@ -159,10 +153,6 @@ class MemoryRank : public Transport {
   // Returns the address at which peers reach a buffer, or a copy of it.
   Address share(const void* data, std::size_t num_bytes);
 
-  void put(Use use, int to, const CallHeader& call, Bytes data);
-  // Waits for it. Valid until let_go().
-  const MessageNode& next_message(Use use, int from);
-  void let_go(Use use, int from);
   // Takes back the messages that the peer has let go of, but for so many of the last ones.
   void reclaim(Use use, int to, std::size_t num_kept);
   bool has_read_all(int peer) const;

@@ -36,6 +36,7 @@ class ShmAndTcp final : public Transport {
   // The rank that waits for another host's rank knows best who is late, so it reports first.
   void announce(const CollectiveCall& call) override {
     constexpr double kLaterOnHostSeconds = 0.25;
+    call_ = call.header;
     to_network_->announce(call);
     CollectiveCall on_host = call;
     on_host.timeout_seconds += kLaterOnHostSeconds;
@@ -46,13 +47,17 @@ class ShmAndTcp final : public Transport {
     return route(peer).transport->announced_by(route(peer).number);
   }
 
-  void post(int to, Bytes data) override { route(to).transport->post(route(to).number, data); }
-
-  const std::byte* take(int from) override {
-    return route(from).transport->take(route(from).number);
+  void post(Use use, int to, const CallHeader& call, Bytes data) override {
+    route(to).transport->post(use, route(to).number, call, data);
   }
 
-  void release(int from) override { route(from).transport->release(route(from).number); }
+  Message take(Use use, int from) override {
+    return route(from).transport->take(use, route(from).number);
+  }
+
+  void release(Use use, int from) override {
+    route(from).transport->release(use, route(from).number);
+  }
 
   void send_message(int to, const CallHeader& call, Bytes data) override {
     route(to).transport->send_message(route(to).number, call, data);

@@ -140,33 +140,22 @@ class TcpTransport final : public Transport {
     return theirs.call(call_.sequence);
   }
 
-  void post(int to, Bytes data) override { send(peer(to), FrameKind::data, call_, data); }
-
-  const std::byte* take(int from) override {
-    Peer& peer = this->peer(from);
-    wait_for(peer, [&] { return peer.data.has_items(); });
-    peer.held = peer.data.take();
-    return peer.held.payload().data();
+  void post(Use use, int to, const CallHeader& call, Bytes data) override {
+    send(peer(to), use == Use::plan ? FrameKind::data : FrameKind::message, call, data);
   }
 
-  void release(int from) override {
+  Message take(Use use, int from) override {
     Peer& peer = this->peer(from);
-    if (!peer.held.memory.empty()) peer.spare.put(std::move(peer.held.memory));
-    peer.held = {};
+    Inbox& inbox = peer.inbox(use);
+    wait_for(peer, [&] { return inbox.frames.has_items(); });
+    inbox.held = inbox.frames.take();
+    return {inbox.held.header.call, inbox.held.payload()};
   }
 
-  void send_message(int to, const CallHeader& call, Bytes data) override {
-    send(peer(to), FrameKind::message, call, data);
-  }
-
-  void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
-                       double timeout_seconds) override {
-    enter(call, timeout_seconds);
+  void release(Use use, int from) override {
     Peer& peer = this->peer(from);
-    wait_for(peer, [&] { return peer.messages.has_items(); });
-    Frame message = peer.messages.take();
-    require_same_message(from, message.header.call, message.header.num_bytes, data.size());
-    if (!data.empty()) std::memcpy(data.data(), message.payload().data(), data.size());
+    Frame held = std::exchange(peer.inbox(use).held, {});
+    if (!held.memory.empty()) peer.spare.put(std::move(held.memory));
   }
 
   void fail(const Error& error) noexcept override {
@@ -197,6 +186,12 @@ class TcpTransport final : public Transport {
     }
   };
 
+  // Messages that no caller has taken yet, and the one between take() and release().
+  struct Inbox {
+    Queue<Frame> frames;
+    Frame held;
+  };
+
   struct Peer {
     Peer() = default;
     ~Peer() { end(); }
@@ -206,6 +201,7 @@ class TcpTransport final : public Transport {
     }
     Peer(const Peer&) = delete;
     Peer& operator=(const Peer&) = delete;
+    Inbox& inbox(Use use) { return inboxes[static_cast<std::size_t>(use)]; }
 
     int rank = 0;
     Socket socket;
@@ -216,12 +212,10 @@ class TcpTransport final : public Transport {
     std::mutex receiving;                  // guards the two members below
     Frame incoming;                        // incomplete
     std::size_t num_read = 0;              // bytes of its header and payload
-    Queue<Frame> data;                     // not yet taken by a caller, like
-    Queue<Frame> messages;
-    Frame held;                           // the caller's, between take() and release()
-    Queue<std::vector<CacheLine>> spare;  // memory of frames that were released
-    std::atomic<bool> has_left{false};    // it said goodbye
-    std::atomic<bool> has_ended{false};   // nothing will be received any more
+    std::array<Inbox, 2> inboxes;          // by use
+    Queue<std::vector<CacheLine>> spare;   // memory of frames that were released
+    std::atomic<bool> has_left{false};     // it said goodbye
+    std::atomic<bool> has_ended{false};    // nothing will be received any more
     std::thread reader;
   };
 
@@ -392,9 +386,9 @@ class TcpTransport final : public Transport {
       case FrameKind::announce:
         return announced_[static_cast<std::size_t>(peer.rank)].publish(frame.header.call);
       case FrameKind::data:
-        return peer.data.put(std::move(frame));
+        return peer.inbox(Use::plan).frames.put(std::move(frame));
       case FrameKind::message:
-        return peer.messages.put(std::move(frame));
+        return peer.inbox(Use::send).frames.put(std::move(frame));
       case FrameKind::failure: {
         const auto bytes = frame.payload();
         failure_.set(decode_error({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));

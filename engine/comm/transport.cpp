@@ -43,27 +43,42 @@ void Transport::run_step(const plan::RankSchedule::Step& step, TensorView buffer
       const plan::Chunk piece = piece_of(send.chunk, index, piece_elements);
       if (piece.count == 0) continue;
       const TensorView sent = buffer.slice(piece.offset, piece.count);
-      post(send.to_rank, {static_cast<const std::byte*>(sent.data), sent.num_bytes()});
+      post(Use::plan, send.to_rank, call_,
+           {static_cast<const std::byte*>(sent.data), sent.num_bytes()});
     }
     for (const plan::Receive& receive : step.receives) {
       const plan::Chunk piece = piece_of(receive.chunk, index, piece_elements);
       if (piece.count == 0) continue;
       const TensorView mine = buffer.slice(piece.offset, piece.count);
-      receive_chunk(
-          receive, rank(), reduction, [&](int from) { return take(from); }, mine, mine);
-      for (const int from : receive.from_ranks) release(from);
+      const auto values_of = [&](int from) { return take(Use::plan, from).data.data(); };
+      receive_chunk(receive, rank(), reduction, values_of, mine, mine);
+      for (const int from : receive.from_ranks) release(Use::plan, from);
     }
   }
 }
 
+void Transport::send_message(int to, const CallHeader& call, Bytes data) {
+  throw_if_failed();
+  post(Use::send, to, call, data);
+}
+
+void Transport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                                double timeout_seconds) {
+  enter(call, timeout_seconds);
+  const Message message = take(Use::send, from);
+  require_same_message(from, message.call, message.data.size(), data.size());
+  std::ranges::copy(message.data, data.begin());
+  release(Use::send, from);
+}
+
 void Transport::post_note(int to, std::int64_t note) {
-  post(to, std::as_bytes(std::span(&note, 1)));
+  post(Use::plan, to, call_, std::as_bytes(std::span(&note, 1)));
 }
 
 std::int64_t Transport::take_note(int from) {
   std::int64_t note;
-  std::memcpy(&note, take(from), sizeof(note));
-  release(from);
+  std::memcpy(&note, take(Use::plan, from).data.data(), sizeof(note));
+  release(Use::plan, from);
   return note;
 }
 
