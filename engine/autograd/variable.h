@@ -44,7 +44,7 @@ enum class Graph { release, retain };
 // work of the leaf's device.
 using GradHook = std::function<void(const Variable& leaf)>;
 
-// Before the hooks of a wrapper a gradient is still this rank's alone.
+// first: before the hooks that are there, such as Ddp's, so where the gradient is not averaged yet.
 enum class HookOrder { first, last };
 
 // The members of a Variable, which all its handles share; for the sources of this folder.

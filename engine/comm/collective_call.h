@@ -47,7 +47,7 @@ std::string_view to_string(ReduceOp op);
 struct CallHeader {
   std::uint64_t sequence = 0;
   std::uint64_t num_elements = 0;
-  void* memory = nullptr;  // the caller's buffer or input; as peers know it where they reach it
+  void* memory = nullptr;  // the caller's; announced for one pass: its Address for peers
   Operation operation = Operation::none;
   DType dtype = DType::float32;
   DeviceType device = DeviceType::cpu;

@@ -25,7 +25,7 @@ struct RankWait {
   //   " for rank 1, which has called it too but does not go on"          missing: ""
   //   " for a message that rank 1 has not sent"                          of a recv
   Error late(std::string_view missing) const;
-  //   " for a message of rank 1 that is still on its way over the modelled link (50us,1GB/s)"
+  //   " for a message of rank 1 that is still on its way over the simulated link (50us,1GB/s)"
   Error late_over(std::string_view link) const;
 
   // Comm: "rank 1 left the group while rank 0 waits for it in ...".

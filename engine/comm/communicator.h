@@ -73,8 +73,8 @@ class Communicator {
   virtual std::string_view transport() const = 0;
 
   // In place: every rank's buffer becomes the reduction of all ranks' buffers.
-  // Cost: that of the plan, see plan/all_reduce_plan.h; at least 2(n-1)/n * num_bytes sent by each
-  // rank.
+  // Cost: that of the plan, see plan/all_reduce_plan.h; the rank that sends most sends at least
+  // 2(n-1)/n * num_bytes.
   Work all_reduce(const Tensor& buffer, const CollectiveOptions& options = {});
 
   // Every rank's buffer becomes the root's. Cost: the root sends (n-1) * num_bytes (flat), or each
@@ -114,8 +114,9 @@ class Communicator {
   void set_timeout_seconds(double seconds);
 
   // The plan of all_reduce calls that name none. automatic (the default): two_shot if the ranks
-  // share their memory (memory_group.h: it meets only twice, so it wins at every size),
-  // hierarchical between several hosts, else chosen by world size and number of elements
+  // share their memory (memory_group.h: it meets only twice, so it wins at every size);
+  // hierarchical if ranks of one host share memory and hosts are joined by TCP, or if modelled
+  // links name hosts; else chosen by world size and number of elements
   // (plan::choose_all_reduce_plan).
   plan::AllReducePlan default_plan() const { return default_plan_; }
   void set_default_plan(plan::AllReducePlan plan) { default_plan_ = plan; }

@@ -1,7 +1,8 @@
 // Group: one rank's side of a group. It is the interface between the communicator
 // (plan_communicator.cpp) and the way in which the ranks reach each other. Ranks of one host read
-// each other's memory (memory_group.h); others exchange messages (transport.h). Either may stand
-// behind modelled links (link.h).
+// each other's memory (memory_group.h); others exchange messages (transport.h). If ranks are on
+// several hosts, those of one host exchange messages, too, by their memory (shm_and_tcp.cpp). Any
+// group may stand behind modelled links (link.h).
 //
 // A collective uses it in this order:
 //   announce(call)                  tell all ranks this rank's call

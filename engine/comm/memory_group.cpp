@@ -283,7 +283,7 @@ void MemoryRank::run_step(const plan::RankSchedule::Step& step, TensorView buffe
         mine, out);
   }
   if (!step.overwrites_sent) {
-    ++progress_;  // other ranks may meet here
+    ++progress_;  // for the meeting below, of ranks that overwrite what they send
     return;
   }
   meet();

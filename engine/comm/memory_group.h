@@ -1,11 +1,10 @@
 // Ranks of one host that read and write each other's memory, be they threads or processes
-// (peer_memory.h). A collective is:
-//   announce the call; wait until all have done so, and compare
-//   publish where the buffer is, and meet
-//   for each step of the plan: for each chunk that this rank receives, read it where it lies and
-//   reduce it into place; meet
-// An all-reduce by the two-shot plan is one pass over the memory of all ranks. A small one is over
-// when all have come: its values are announced with the call, and each rank adds them up itself.
+// (peer_memory.h). A collective is: announce the call, wait until all have done so, compare. Then
+//   by a plan (run_schedule): publish where the buffer is, and meet; in each step read the chunks
+//   that this rank receives where they lie, reduce them into place, and meet
+//   two-shot, the default (run_directly): the call told where the buffer is. Add up this rank's
+//   chunk of all buffers, write the sum into all of them, and meet
+//   two-shot, small (run_directly): the call told the values. Each rank adds them up by itself
 //
 // A buffer that peers cannot reach (a process has memory of before it joined, or its caller's own)
 // is copied into memory that they reach, and the result is copied back.
@@ -45,8 +44,9 @@ struct alignas(kCacheLine) SharedFailure {
   char error[1 << 11] = {};  // encoded, cut off if need be
 };
 
-// The largest all-reduce whose values are announced. Each rank then reads all values of all ranks
-// instead of its own part of them: for two ranks a second meeting is cheaper sooner.
+// The largest all-reduce whose values are announced. Each rank then reads all values of all ranks,
+// not only its own part, and saves the meeting. Between two ranks a meeting is cheap, so that pays
+// for fewer values.
 inline constexpr std::size_t kMostAnnouncedBytes = 1024;
 inline constexpr std::size_t kMostAnnouncedByTwo = 256;
 

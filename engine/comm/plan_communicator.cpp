@@ -170,8 +170,7 @@ class PlanCommunicator final : public Communicator {
     trace::count_collective(rank(), name_of(Operation::recv), 0);
   }
 
-  // --- the data of a collective, which all ranks called alike; returns the bytes that were sent
-  // ---
+  // --- the data of a collective, which all ranks called alike; each returns the bytes sent ---
 
   std::size_t move_data(const CollectiveCall& call) {
     const bool takes_short_cut = is_on_cuda(call) || takes_one_pass(shape_, call.header);
@@ -181,7 +180,8 @@ class PlanCommunicator final : public Communicator {
     return num_bytes_sent;
   }
 
-  // Returns what the plan would send.
+  // Counts the bytes that the plan would send, so that counters agree with predictions; a small
+  // call moves others.
   std::size_t move_directly(const CollectiveCall& call) {
     const CallHeader& header = call.header;
     group_->run_directly(call, memory_);

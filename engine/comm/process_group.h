@@ -49,7 +49,7 @@ struct ProcessGroupOptions {
 };
 
 // Meets the other ranks. Its description() says how they talk: "own: auto over shm", "... over
-// tcp", "... over shm+tcp", "... over shm behind a modelled link (50us,1GB/s)".
+// tcp", "... over shm+tcp", "... over shm behind a simulated link (50us,1GB/s)".
 // Throws on every rank alike
 //   Error{Timeout}  naming the ranks that did not come;
 //   Error{Comm}     when shared memory was asked for and the ranks are on several hosts or may not

@@ -18,6 +18,7 @@
 
 namespace lockstep::plan {
 
+// The name of an algorithm; all_reduce_plan() makes its plan, a CollectivePlan.
 enum class AllReducePlan {
   automatic,
   ring,
@@ -36,8 +37,9 @@ std::string_view to_string(AllReducePlan plan);
 // The reverse. Throws Error{Usage} that lists the names.
 AllReducePlan parse_all_reduce_plan(std::string_view name);
 
-// The plan that `automatic` stands for; never `automatic` itself.
-//   up to 8 ranks (one host): one_shot up to 4096 elements, two_shot above;
+// The choice that `automatic` stands for if no more is known than the number of ranks; never
+// `automatic` itself. Communicators look at memory and hosts first (Communicator::default_plan).
+//   up to 8 ranks: one_shot up to 4096 elements, two_shot above;
 //   more ranks: halving_doubling up to 65536 elements, ring above.
 // The reason: small buffers are limited by the number of steps, large ones by the bytes. Within a
 // host all ranks reach each other directly, so two steps are enough; across hosts a rank should

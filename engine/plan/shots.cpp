@@ -1,8 +1,9 @@
-// One-shot: every rank reads all others' whole buffers and adds them up by itself.
+// Plans of one step or two: one-shot, two-shot, reduce-broadcast (algorithms.h has their costs).
 //
-// It has one step, and so the lowest latency; but it moves n-1 times the buffer per rank, so it is
-// only for small buffers. Every rank adds in the order of ranks, so all get the same bits. Each
-// buffer is read while its owner writes the result, so ranks read a copy made before.
+// One-shot: every rank reads all others' whole buffers and adds them up by itself. It has one step,
+// and so the lowest latency; but it moves n-1 times the buffer per rank, so it is only for small
+// buffers. Every rank adds in the order of ranks, so all get the same bits. Each buffer is read
+// while its owner writes the result, so ranks read a copy made before.
 //
 // Source: the one-shot custom all-reduce of TensorRT-LLM and vLLM.
 #include "engine/plan/algorithms.h"

@@ -49,7 +49,7 @@ LogicalDevice::LogicalDevice(Device device, std::size_t num_threads)
       current_memory_(memory_.get()),
       threads_(std::make_unique<ThreadPool>(num_threads)),
       compute_stream_(make_caller_stream(*this)),
-      comm_stream_(make_worker_stream(*this, to_string(device) + " comm")),
+      comm_stream_(make_caller_stream(*this)),
       copy_stream_(make_caller_stream(*this)),
       worker_(to_string(device)) {}
 

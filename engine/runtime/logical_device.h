@@ -58,7 +58,9 @@ class LogicalDevice {
   // Replaces the pool. REQUIRES: no kernel of this device is running.
   void set_num_threads(std::size_t num_threads);
 
-  // The device's own line of work: runs its share of parallel_apply and of backward.
+  // The thread of the device's line of work: its tasks of parallel_apply and of backward, one at a
+  // time. The device on which a pass begins uses the caller's thread instead, and an idle thread
+  // may help another device (autograd/device_tasks.h).
   Worker& worker() { return worker_; }
 
  private:

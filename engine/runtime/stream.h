@@ -1,14 +1,12 @@
 // Streams and events: the order in which a device does its work.
 //
-// Work submitted to one stream runs in that order; two streams meet only at events. Every device
-// has a compute and a communication stream. On the CPU the compute stream is the calling thread
-// itself and the communication stream is one worker thread; on CUDA they are CUDA streams.
+// Work of one stream is done in the order in which it came; two streams meet only at events. A CUDA
+// device has a compute, a communication and a copy stream. On the CPU each of them is the calling
+// thread itself; asynchronous collectives run on the communicator's thread (comm/work.h).
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 
 #include "engine/core/device.h"
 #include "engine/runtime/wait.h"
@@ -17,7 +15,7 @@ namespace lockstep::runtime {
 
 class LogicalDevice;
 
-// A point in a stream: it has passed when all work submitted before it is done.
+// A point in a stream: it has passed when all work before it is done.
 class Event {
  public:
   virtual ~Event() = default;
@@ -40,31 +38,25 @@ class Stream {
 
   LogicalDevice& device() const { return device_; }
 
-  // Runs issue() so that its work follows all work submitted before. issue() may run now (CPU
-  // compute stream; CUDA, where it launches kernels) or later on another thread (CPU communication
-  // stream). It must not throw.
-  virtual void submit(std::function<void()> issue) = 0;
-
-  // An event that passes when all work submitted so far is done.
+  // An event that passes when all work so far is done.
   virtual std::shared_ptr<Event> record() = 0;
 
-  // The same, and the event knows when it passed. nullptr if the submitting thread times the work
+  // The same, and the event knows when it passed. nullptr if the calling thread times the work
   // (the CPU), and while work goes into a graph.
   virtual std::shared_ptr<Event> record_timed() { return nullptr; }
 
-  // Work submitted from now on runs after the event has passed.
+  // Later work runs after the event has passed.
   virtual void wait(std::shared_ptr<Event> event) = 0;
 
-  // Blocks until all work submitted so far is done.
+  // Blocks until all work so far is done.
   void synchronize() { record()->wait(); }
 
  private:
   LogicalDevice& device_;
 };
 
-// The streams of a CPU device: the calling thread itself, and one worker thread of that name.
+// A stream of a CPU device: the calling thread.
 std::unique_ptr<Stream> make_caller_stream(LogicalDevice& device);
-std::unique_ptr<Stream> make_worker_stream(LogicalDevice& device, std::string name);
 
 // A clock for CPU devices: timed events of their streams report when a device would have done its
 // work, as a GPU's events report when it has.

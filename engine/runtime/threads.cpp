@@ -98,8 +98,6 @@ void Worker::main() {
       continue;
     }
     task();
-    task = nullptr;  // its captures are released before it counts as finished
-    finished_.add(1);
   }
 }
 

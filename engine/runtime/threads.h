@@ -22,8 +22,8 @@ std::thread start_thread(std::function<void()> main);
 
 // One thread that runs the tasks it is given, in order.
 //
-// It runs the communication stream of a CPU device, and each device's share of parallel_apply and
-// of backward.
+// It runs a communicator's asynchronous calls (comm/work.h), and a device's share of parallel_apply
+// and of backward.
 class Worker {
  public:
   // prompt: short tasks that others wait for, on cores that compute. When one comes, it takes a
@@ -44,10 +44,6 @@ class Worker {
   // Throws as start() does; then the task is not run.
   void post(std::function<void()> task);
 
-  // Tasks given so far, and tasks finished; both only grow (modulo 2^32).
-  std::uint32_t num_posted() const { return posted_.load(); }
-  const WaitWord& num_finished() const { return finished_; }
-
  private:
   void start_locked();
   void main();
@@ -57,8 +53,7 @@ class Worker {
   std::mutex mutex_;
   std::deque<std::function<void()>> queue_;
   bool stopping_ = false;
-  WaitWord posted_{0};
-  WaitWord finished_{0};
+  WaitWord posted_{0};  // counts tasks, and the end
   std::thread thread_;
 };
 

@@ -14,7 +14,7 @@
 
 namespace lockstep::parallel {
 
-// Step 1 of DataParallel: cut a batch into one shard per device.
+// --- 1. scatter: a batch is cut into one shard per device (scatter_gather.cpp) ---
 
 // Shards of x along dim, cut by plan::scatter_plan (torch.chunk): as many as the plan has parts,
 // shard i on devices[i].
@@ -28,15 +28,7 @@ std::vector<Variable> scatter(const Variable& x, const std::vector<Device>& devi
 std::vector<Tensor> scatter(const Tensor& x, const std::vector<Device>& devices,
                             std::size_t dim = 0);
 
-// Step 4 of DataParallel: puts the replicas' outputs together on one device.
-
-// Concatenates along dim onto a device. Scalars become a vector of length n, in order.
-// Gradient: scatter of y's gradient, each part to its input's device.
-// Throws:   Error{Usage} for no inputs; Error{Shape} showing both shapes when sizes differ outside
-//           dim; Error{DType} when dtypes differ.
-Variable gather(const std::vector<Variable>& parts, Device output_device, std::size_t dim = 0);
-
-// The differentiable broadcast that replicate uses.
+// --- 2. replicate: a copy of the model for each device (replicate.cpp) ---
 
 // copies[d][i] is variables[i] on devices[d]. copies[0] shares the originals' memory; the others
 // are copies: on the CPU made at the same time on their devices' workers, on CUDA enqueued by the
@@ -47,8 +39,6 @@ Variable gather(const std::vector<Variable>& parts, Device output_device, std::s
 // Source:   torch/nn/parallel/comm.py, broadcast_coalesced and reduce_add_coalesced.
 std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variable>& variables,
                                                        const std::vector<Device>& devices);
-
-// Step 2 of DataParallel: one copy of the model per device.
 
 // replicas[d] is a structural copy of the module whose parameters are on devices[d].
 // Parameters: broadcast from devices[0] (broadcast_coalesced); backward sums their gradients there,
@@ -66,6 +56,8 @@ std::vector<std::shared_ptr<nn::Module>> replicate(const nn::Module& module,
 // Only checks, with the same error.
 void require_on_device(const nn::Module& module, Device device);
 
+// --- 3. parallel apply: every replica on its shard, all at the same time (parallel_apply.cpp) ---
+
 // Calls task(i) for every device at the same time, each on its device's line of work: the caller's
 // thread for device 0 of the list, the worker of devices[i] for the others. If a worker has not
 // begun its task when the caller is done with its own, the caller's thread runs it, so that calls
@@ -77,8 +69,6 @@ void require_on_device(const nn::Module& module, Device device);
 void for_each_device(const std::vector<Device>& devices,
                      const std::function<void(std::size_t)>& task);
 
-// Step 3 of DataParallel: runs every replica on its shard, all at the same time.
-
 // outputs[i] = replicas[i](inputs[i]), each on the line of work of its input's device: one thread
 // per replica, all joined. Grad mode, step and rank carry over, and so does the number of the
 // shard's first row, so that dropout masks do not depend on the sharding.
@@ -86,6 +76,14 @@ void for_each_device(const std::vector<Device>& devices,
 //         replica with its number and device: "[parallel_apply] replica 1 on device cpu:1: ...".
 std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Module>>& replicas,
                                      const std::vector<Variable>& inputs);
+
+// --- 4. gather: the replicas' outputs together on one device (scatter_gather.cpp) ---
+
+// Concatenates along dim onto a device. Scalars become a vector of length n, in order.
+// Gradient: scatter of y's gradient, each part to its input's device.
+// Throws:   Error{Usage} for no inputs; Error{Shape} showing both shapes when sizes differ outside
+//           dim; Error{DType} when dtypes differ.
+Variable gather(const std::vector<Variable>& parts, Device output_device, std::size_t dim = 0);
 
 // --- BatchNormRows::all (sync_batch_norm.cpp) ---
 

@@ -44,13 +44,13 @@ ThreadContext context_of_rows(const Tensor& rows, int rank);
 class Join;
 
 struct DdpOptions {
-  // A bucket is all-reduced when it holds so many MiB (PyTorch's bucket_cap_mb). Not given: the
-  // reducer's limits, 1 MiB for the first bucket and 25 MiB for the others.
+  // A bucket takes parameters until their gradients fill so many MiB (PyTorch's bucket_cap_mb). Not
+  // given: the reducer's limits, 1 MiB for the first bucket and 25 MiB for the others.
   std::optional<double> bucket_mib = {};
   GradReducerOptions reducer = {};
   // Says if buffers are broadcast from rank 0 before each synchronised forward pass in training.
   enum class Buffers { broadcast, keep } buffers = Buffers::broadcast;
-  // Says what becomes of a parameter that gets no gradient.
+  // Says what becomes of a parameter that gets no gradient. It replaces reducer.unused.
   Unused unused = Unused::error;
 
   // With bucket_mib as its limit. Throws Error{Usage} unless that is positive.

@@ -15,7 +15,7 @@ namespace lockstep::parallel {
 
 // When a full bucket is all-reduced.
 enum class Overlap {
-  during_backward,  // at once, on the communication stream
+  during_backward,  // when it and those before it are full, beside backward; the last one after it
   after_backward,   // all of them at the end, in the calling thread: the lesson of tutorial 10
 };
 
@@ -25,7 +25,8 @@ class BucketSchedule {
   // Starts the all-reduce of a bucket.
   using Reduce = std::function<comm::Work(std::size_t bucket, comm::Launch launch)>;
 
-  // num_replicas: how many report each bucket here. A bucket is reduced when all of them did.
+  // num_replicas: how many report each bucket here, 1 for Ddp, all ranks for ReplicaGroup. A bucket
+  // is reduced when all of them did.
   BucketSchedule(Overlap overlap, std::size_t num_replicas, Reduce reduce);
 
   void begin_backward(std::size_t num_buckets);

@@ -1,7 +1,8 @@
 // From gradients to averaged gradients: the heart of DistributedDataParallel.
 //
-//   leaf's gradient is ready  ->  its bucket counts it  ->  the bucket is full: all-reduce starts
-//   on the communication stream while backward goes on  ->  end of backward: wait for all buckets
+//   leaf's gradient is ready  ->  its bucket counts it  ->  it and those before it are full: its
+//   all-reduce starts on the communicator's thread while backward goes on  ->  end of backward: the
+//   last bucket is reduced, nothing being left to hide it behind; wait for the others
 //
 // GradBuckets knows where gradients lie and when a bucket is full, BucketSchedule when it is
 // reduced (grad_buckets.h). On CUDA the host waits for nothing: buckets are all-reduced on the
@@ -97,7 +98,9 @@ class GradReducer {
   int source_ = 0;
   double factor_ = 1;
 
-  std::mutex mutex_;  // guards what follows against other lines of work during backward
+  // Held by on_ready(): hooks of leaves on several devices may come at once. Other methods run
+  // outside of backward, or at its end.
+  std::mutex mutex_;
   bool synchronizing_ = true;
   bool forward_was_synchronizing_ = true;
   bool in_backward_ = false;

@@ -53,11 +53,6 @@ CudaStream::~CudaStream() {
   ignore(cudaStreamDestroy(stream_));
 }
 
-void CudaStream::submit(std::function<void()> issue) {
-  const CurrentGpu current(gpu_);
-  issue();
-}
-
 std::shared_ptr<Event> CudaStream::record() {
   return std::make_shared<CudaEvent>(*this);
 }

@@ -76,8 +76,6 @@ class CudaStream final : public Stream {
   CudaStream(LogicalDevice& device, int gpu, DeviceFault* fault);
   ~CudaStream() override;
 
-  // Runs issue() now, in this thread, with the stream's GPU current.
-  void submit(std::function<void()> issue) override;
   std::shared_ptr<Event> record() override;
   std::shared_ptr<Event> record_timed() override;
   // The stream waits for a CUDA event, the calling thread for any other.
@@ -87,7 +85,7 @@ class CudaStream final : public Stream {
   int gpu() const { return gpu_; }
   // Kernels report errors in their input here.
   DeviceFault* fault() const { return fault_; }
-  // True while submitted work goes into a graph instead of running.
+  // True while work goes into a graph instead of running.
   bool is_capturing() const;
 
  private:

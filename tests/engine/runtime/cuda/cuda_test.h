@@ -60,10 +60,9 @@ class Gate {
       static_cast<std::shared_future<void>*>(opened)->wait();
       delete static_cast<std::shared_future<void>*>(opened);
     };
-    stream.submit([&] {
-      CUDA_CHECK(cudaLaunchHostFunc(cuda::cuda_stream(stream).handle(), wait,
-                                    new std::shared_future<void>(opened_)));
-    });
+    const cuda::CudaStream& on = cuda::cuda_stream(stream);
+    const cuda::CurrentGpu current(on.gpu());
+    CUDA_CHECK(cudaLaunchHostFunc(on.handle(), wait, new std::shared_future<void>(opened_)));
   }
   void open() {
     if (!is_open_) open_.set_value();
