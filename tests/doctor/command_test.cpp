@@ -21,13 +21,6 @@ Arguments doctor(const std::string& flags, const std::string& script) {
   return arguments;
 }
 
-TEST(Doctor, NeedsAProgram) {
-  expect_rejected(run_lockstep(words("doctor")), 2, {"[doctor] say what to run"});
-  expect_rejected(run_lockstep(words("doctor -- no-such-program")), 2,
-                  {"[doctor] there is no program 'no-such-program'"});
-  expect_rejected(run_lockstep(words("doctor --timeout 0 -- true")), 2, {"[--timeout]"});
-}
-
 TEST(Doctor, SaysThatAProgramHasRecordedNothing) {
   const Outcome outcome = run_lockstep(doctor("", "echo hello"));
   EXPECT_EQ(outcome.exit_code, 2);
@@ -54,7 +47,7 @@ TEST(Doctor, KillsAProgramThatHangsWithAllThatItStarted) {
 
 // The doctor's words, in one line.
 std::string said_of_ranks_with(const std::string& num_rows) {
-  const Outcome outcome = run_lockstep(words("doctor -- " LOCKSTEP_FEW_ROWS " " + num_rows));
+  const Outcome outcome = run_command("doctor -- " LOCKSTEP_FEW_ROWS " " + num_rows);
   EXPECT_EQ(outcome.exit_code, 1) << num_rows;
   std::string text;
   for (const std::string& word : words(outcome.out)) text += (text.empty() ? "" : " ") + word;

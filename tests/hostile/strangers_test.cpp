@@ -140,7 +140,7 @@ TEST(Strangers, DisturbNoJobThatRuns) {
                             LOCKSTEP_PROGRAM + " " + work));
     const Outcome outcome = job.wait();
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    return weights_digest(outcome);
+    return weights_digest(outcome.out);
   };
   const std::string undisturbed = train(free_port());
   const std::string port = free_port();

@@ -15,7 +15,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 json bench(const std::string& arguments) {
-  const Outcome outcome = run_lockstep(words("bench " + arguments + " --json -"));
+  const Outcome outcome = run_command("bench " + arguments + " --json -");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   json file = json::parse(outcome.out);
   EXPECT_EQ(file["schema"], "lockstep.bench-" + arguments.substr(0, arguments.find(' ')) + "/1");

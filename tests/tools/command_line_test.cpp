@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "tests/tools/run_lockstep.h"
 
@@ -13,9 +12,8 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Mistakes, AreNamedInOneLine) {
-  std::istringstream table(read_text(LOCKSTEP_MISTAKES));
   std::size_t num_mistakes = 0;
-  for (std::string line; std::getline(table, line);) {
+  for (std::string line : lines_of(read_text(LOCKSTEP_MISTAKES))) {
     if (line.starts_with('#')) continue;
     SCOPED_TRACE(line);
     int exit_code = 2;
@@ -31,7 +29,7 @@ TEST(Mistakes, AreNamedInOneLine) {
       phrases.push_back(line.substr(begin, end - begin));
       begin = end + 3;
     }
-    expect_rejected(run_lockstep(words(line.substr(0, arrow))), exit_code, phrases);
+    expect_rejected(run_command(line.substr(0, arrow)), exit_code, phrases);
     ++num_mistakes;
   }
   EXPECT_GT(num_mistakes, 150u);
@@ -47,7 +45,7 @@ TEST(CommandLine, HelpNamesEveryCommandAndExitsWithZero) {
   for (const char* command : {"train", "compare", "bench", "devices", "env", "grade"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
   }
-  expect_success(run_lockstep(words("train --help")));
+  run_well("train --help");
 }
 
 }  // namespace

@@ -137,33 +137,25 @@ class BusyCores {
   std::vector<pid_t> children_;
 };
 
-constexpr const char* kSomeWork =
-    "--device cpu --model mlp:64-512-512-10 --steps 30 --json run.json";
+const std::string kSomeWork =
+    "compare --device cpu --model mlp:64-512-512-10 --steps 30 --modes ddp --devices ";
 
 TEST(Contention, ARowBesideBusyProcessesIsMarked) {
-  const lockstep::testing::TempFolder folder;
+  const testing::TempFolder folder;
   const BusyCores others;
-  const lockstep::testing::Outcome outcome = lockstep::testing::run_lockstep(
-      lockstep::testing::words(std::string("compare --modes ddp --devices 2 ") + kSomeWork),
-      folder.path());
-  lockstep::testing::expect_success(outcome);
-  const auto run = lockstep::testing::read_json(folder / "run.json");
+  const std::string out = testing::run_well(kSomeWork + "2 --json run.json", folder.path());
+  const auto run = testing::read_json(folder / "run.json");
   for (const auto& row : run["rows"]) {
     EXPECT_EQ(row["contended"], true) << row["mode"];
   }
-  EXPECT_THAT(outcome.out, HasSubstr("\nsingle* "));
-  EXPECT_THAT(outcome.out, HasSubstr("\n* contended: another process used the cores"));
+  EXPECT_THAT(out, HasSubstr("\nsingle* "));
+  EXPECT_THAT(out, HasSubstr("\n* contended: another process used the cores"));
 }
 
 TEST(Contention, ARowOfProcessesIsMarkedToo) {
-  const lockstep::testing::TempFolder folder;
   const BusyCores others;
-  lockstep::testing::expect_success(lockstep::testing::run_lockstep(
-      lockstep::testing::words(std::string("compare --modes ddp --ranks processes --devices 4 ") +
-                               kSomeWork),
-      folder.path()));
-  const auto rows = lockstep::testing::read_json(folder / "run.json")["rows"];
-  EXPECT_EQ(rows[1]["contended"], true);
+  const auto run = testing::run_file_of(kSomeWork + "4 --ranks processes");
+  EXPECT_EQ(run["rows"][1]["contended"], true);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <numeric>
-#include <sstream>
 
 #include "engine/runtime/cpu_use.h"
 #include "tests/support/expect_error.h"
@@ -23,8 +22,7 @@ namespace {
 using lockstep::testing::fake_uuid;
 using lockstep::testing::FakeMachine;
 using lockstep::testing::Outcome;
-using lockstep::testing::run_lockstep;
-using lockstep::testing::words;
+using lockstep::testing::run_command;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -269,8 +267,7 @@ TEST(GpuTable, EightAndSixteenGpusFitIntoEightyColumns) {
     const FakeMachine machine(count);
     std::vector<std::size_t> gpus(static_cast<std::size_t>(count));
     std::iota(gpus.begin(), gpus.end(), std::size_t{0});
-    std::istringstream lines(gpu_table(list(cuda_of(gpus)).json));
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+    testing::expect_narrow(gpu_table(list(cuda_of(gpus)).json));
   }
 }
 
@@ -281,7 +278,7 @@ TEST(Devices, ListsTheMachineAndWritesItAsJson) {
   machine.set_processes(0, {getpid()});
   machine.gpu(1)["slices"] = {"MIG-11aa"};
   machine.publish();
-  const Outcome outcome = run_lockstep(words("devices --json -"));
+  const Outcome outcome = run_command("devices --json -");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("cpu:0 to cpu:63"));
   EXPECT_THAT(outcome.err, HasSubstr("580.65.06, for CUDA up to 13.0; NVML 580.65"));
@@ -310,7 +307,7 @@ TEST(Devices, ShowsTheGpusBesideAWarningAndAnUnknownField) {
   machine.description["warns"] = {{"exit_code", 14}, {"says", kCorrupted}};
   machine.description["unknown_fields"] = {"temperature.gpu"};
   machine.publish();
-  const Outcome outcome = run_lockstep({"devices"});
+  const Outcome outcome = run_command("devices");
   lockstep::testing::expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("NVIDIA H200      9.0      16384"));
   EXPECT_THAT(outcome.out, HasSubstr("  1      1024     14848   2 %     -  76 / 700 W"));
@@ -320,7 +317,7 @@ TEST(Devices, ShowsTheGpusBesideAWarningAndAnUnknownField) {
 TEST(Devices, WithoutNvidiaSmiSaysSoAndSucceeds) {
   const FakeMachine machine(1);
   FakeMachine::hide_nvidia_smi();
-  const Outcome outcome = run_lockstep({"devices"});
+  const Outcome outcome = run_command("devices");
   lockstep::testing::expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("driver no nvidia-smi in PATH"));
 }
@@ -330,18 +327,11 @@ TEST(Devices, WithoutCudaShowsWhatIsThereAndWhyItCannotBeUsed) {
   if (!runtime::physical_gpus().empty()) GTEST_SKIP() << "this machine has GPUs of its own";
   const FakeMachine machine(2);
   ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-  const Outcome outcome = run_lockstep({"devices"});
+  const Outcome outcome = run_command("devices");
   lockstep::testing::expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("cuda   none: " + runtime::no_gpu_reason()));
   EXPECT_THAT(outcome.out, HasSubstr("  1  -       NVIDIA H200"));
   EXPECT_THAT(outcome.out, HasSubstr("hidden by CUDA_VISIBLE_DEVICES=1: GPU 0"));
-}
-
-TEST(Devices, RejectsWordsThatItDoesNotTake) {
-  const FakeMachine machine(2);
-  using lockstep::testing::expect_rejected;
-  expect_rejected(run_lockstep(words("devices --free 0")), 2, {"[--free] must be at least 1"});
-  expect_rejected(run_lockstep(words("devices --json /nowhere/list.json")), 1, {"[--json]"});
 }
 
 // --- devices --free ---
@@ -404,16 +394,16 @@ TEST(FreeDevices, ArePrintedInTheFormOfCudaVisibleDevices) {
   using lockstep::testing::expect_rejected;
   FakeMachine machine(3);
   make_idle(machine, 2);
-  const Outcome outcome = run_lockstep(words("devices --free 2"));
+  const Outcome outcome = run_command("devices --free 2");
   lockstep::testing::expect_success(outcome);
   EXPECT_EQ(outcome.out, fake_uuid(0) + "," + fake_uuid(2) + "\n");
   EXPECT_EQ(outcome.err, "");
-  const Outcome too_few = run_lockstep(words("devices --free 3"));
+  const Outcome too_few = run_command("devices --free 3");
   expect_rejected(too_few, 1,
                   {"[--free] asks for 3 idle GPUs, and there are 2: GPU 1 has 1024 MiB in use"});
   EXPECT_EQ(too_few.out, "");
   FakeMachine::hide_nvidia_smi();
-  expect_rejected(run_lockstep(words("devices --free 1")), 1,
+  expect_rejected(run_command("devices --free 1"), 1,
                   {"[--free] cannot tell which GPUs are idle: no nvidia-smi in PATH"});
 }
 

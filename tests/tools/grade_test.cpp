@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <sstream>
 
 #include "tests/labs/graded.h"
 #include "tests/tools/formats_doc.h"
@@ -292,10 +291,7 @@ TEST_F(GradeCommand, NoLineIsLongerThan80Columns) {
   const Outcome table = run_lockstep({"grade", path(handed_out_.submissions() / "many")});
   const Outcome wrong = run_lockstep({"grade", path(handed_out_.submissions() / "many/wrong")});
   EXPECT_THAT(wrong.out, HasSubstr("hint: "));
-  for (const Outcome& outcome : {blanks, table, wrong}) {
-    std::istringstream lines(outcome.out);
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
-  }
+  for (const Outcome& outcome : {blanks, table, wrong}) expect_narrow(outcome.out);
 }
 
 TEST_F(GradeCommand, StudentsLabsHoldNoSolutionAndNoSecret) {

@@ -1,8 +1,6 @@
 // Training by one CUDA graph per step says and leaves what training step by step does.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "engine/runtime/physical_gpus.h"
 #include "tests/support/temp_folder.h"
 #include "tests/tools/run_lockstep.h"
@@ -23,17 +21,17 @@ constexpr std::size_t kSteps = 24;
 
 Training train(const std::string& flags) {
   const TempFolder folder;
-  const auto log = folder.path() / "log.jsonl";
   const Variables variables{{"LOCKSTEP_EMULATED_GPUS", "1"}, {"LOCKSTEP_TUNING", "off"}};
-  const std::string text = std::string(LOCKSTEP_PROGRAM) +
-                           " train --device cuda --model mlp:64-24-10 --batch 400 --steps " +
-                           std::to_string(kSteps) + " " + flags + " --log " + log.string();
-  const Outcome outcome = MarkedProgram(words(text), variables).wait();
+  const Outcome outcome =
+      run_command("train --device cuda --model mlp:64-24-10 --batch 400 --log log.jsonl --steps " +
+                      std::to_string(kSteps) + " " + flags,
+                  folder.path(), variables);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   Training result;
-  result.digest = weights_digest(outcome);
-  std::ifstream in(log);
-  for (std::string line; std::getline(in, line);) result.steps.push_back(json::parse(line));
+  result.digest = weights_digest(outcome.out);
+  for (const std::string& line : lines_of(read_text(folder / "log.jsonl"))) {
+    result.steps.push_back(json::parse(line));
+  }
   EXPECT_EQ(result.steps.size(), kSteps);
   return result;
 }

@@ -2,14 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -18,17 +18,6 @@ struct Group {
   std::string title;
   std::vector<std::string> flags;  // the first name of each
 };
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-void expect_narrow(const std::string& text) {
-  for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 80u) << line;
-}
 
 // The groups of flags, and a group of commands if there are some.
 std::vector<Group> groups_of(const std::string& help) {
@@ -46,9 +35,8 @@ std::vector<Group> groups_of(const std::string& help) {
 }
 
 std::string help_of(const std::string& command) {
-  const Outcome outcome = run_lockstep(words(command + " --help"));
-  expect_success(outcome);
-  return outcome.out;
+  const std::string out = run_well(command + " --help");
+  return out;
 }
 
 // Every command, such as "bench step", below one.
@@ -137,21 +125,29 @@ TEST(Output, OfTheSmallCommandsFitsIn80Columns) {
            std::string(
                "train --steps 3 --parallel ddp --devices 2 --ranks processes --link 1us,1GB/s"),
            std::string("train --steps 3 --dataset embedded-text --model gpt:1-2-16-16"),
+           std::string("train --parallel ddp --devices 8 --steps 2"),
+           std::string("compare --model mlp:64-64-10 --steps 2 --devices 1,2,8"),
+           std::string("compare --steps 2 --devices 1,2,8 --batch 3 --sampler torch --modes dp"),
        }) {
     SCOPED_TRACE(command);
-    const Outcome outcome = run_lockstep(words(command));
+    const Outcome outcome = run_command(command);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     expect_narrow(outcome.out);
   }
 }
 
+TEST(Output, OfCompareIsWiderIfAskedFor) {
+  const std::string table = run_well("compare --model mlp:64-10 --steps 2 --devices 2 --wide");
+  EXPECT_THAT(table, HasSubstr("accuracy"));
+  EXPECT_THAT(lines_of(table), Contains(SizeIs(Gt(80u))));
+}
+
 TEST(Output, RowsOfHierarchicalPredictionsAreOneLineEach) {
-  const Outcome outcome = run_lockstep(
-      words("predict --params 25.6M --step 0.1 --batch-per-gpu 64 --topology dgx-a100*4@100gbe "
-            "--devices 32 --strategy hierarchical"));
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, ::testing::ContainsRegex("\nhierarchical +32 +[0-9]+ "));
-  EXPECT_THAT(outcome.out, ::testing::ContainsRegex("\nsingle .* 0 B +0 %\n"));
+  const std::string out = run_well(
+      "predict --params 25.6M --step 0.1 --batch-per-gpu 64 --topology dgx-a100*4@100gbe "
+      "--devices 32 --strategy hierarchical");
+  EXPECT_THAT(out, ::testing::ContainsRegex("\nhierarchical +32 +[0-9]+ "));
+  EXPECT_THAT(out, ::testing::ContainsRegex("\nsingle .* 0 B +0 %\n"));
 }
 
 }  // namespace

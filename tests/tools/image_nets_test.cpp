@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 json bench_images(const std::string& flags) {
-  const Outcome outcome = run_lockstep(words("bench step --seconds 0.001 " + flags + " --json -"));
+  const Outcome outcome = run_command("bench step --seconds 0.001 " + flags + " --json -");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   return json::parse(outcome.out)["rows"];
 }
@@ -42,10 +42,9 @@ TEST(ImageNets, BenchStepSaysWhatEachLayerKeeps) {
   // linear layer. The pool's own result is not kept.
   EXPECT_EQ(conv["activation_bytes"], 4 * 4 * (48 * 3 + 12 * 3 + 12 * 3));
   EXPECT_GT(row["peak_bytes"], conv["activation_bytes"]);
-  const Outcome outcome =
-      run_lockstep(words("bench step --model resnet18:4 --batch 2 --seconds 0.001 --memory"));
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("layer4.1.conv2"), HasSubstr("a step's measured peak")));
+  const std::string out =
+      run_well("bench step --model resnet18:4 --batch 2 --seconds 0.001 --memory");
+  EXPECT_THAT(out, AllOf(HasSubstr("layer4.1.conv2"), HasSubstr("a step's measured peak")));
 }
 
 // tests/tools/mistakes.txt has those that are refused.
@@ -55,16 +54,14 @@ TEST(ImageNets, BatchNormTakesALoneRowThatIsNotReachedOrHasSeveralPixels) {
                             "--batch 1498 --epochs 1 --parallel ddp --devices 2 --sync-batch-norm",
                             "--batch 2 --epochs 1 --dataset synthetic:3x16x16x1x3"}) {
     SCOPED_TRACE(flags);
-    expect_success(
-        run_lockstep(words(std::string("train --device cpu --model resnet18:4 ") + flags)));
+    expect_success(run_command(std::string("train --device cpu --model resnet18:4 ") + flags));
   }
 }
 
 TEST(ImageNets, PlanPrintsTheirBuckets) {
-  const Outcome outcome = run_lockstep(words("plan buckets --model resnet18:16"));
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("layer1.0.conv1.weight [16, 3, 3, 16]"),
-                                 HasSubstr("parameter 61: fc.bias [10]")));
+  const std::string out = run_well("plan buckets --model resnet18:16");
+  EXPECT_THAT(out, AllOf(HasSubstr("layer1.0.conv1.weight [16, 3, 3, 16]"),
+                         HasSubstr("parameter 61: fc.bias [10]")));
 }
 
 class ImageNetRun : public ::testing::Test {
@@ -74,11 +71,7 @@ class ImageNetRun : public ::testing::Test {
     run("predict --workload run.json --topology dgx1-v100 --strategy ddp --json p.json " + flags);
     return read_json(folder_ / "p.json")["rows"];
   }
-  Outcome run(const std::string& arguments) {
-    const Outcome outcome = run_lockstep(words(arguments), folder_.path());
-    expect_success(outcome);
-    return outcome;
-  }
+  std::string run(const std::string& arguments) { return run_well(arguments, folder_.path()); }
   json layers() { return read_json(folder_ / "run.json")["workload"]["layers"]; }
 
   TempFolder folder_;
@@ -122,7 +115,7 @@ TEST_F(ImageNetRun, PredictsOtherDevicesByTheSizes) {
   const json more = predict("train --model resnet18:16 --batch 16 --steps 2",
                             "--devices 1,8 --what-if batch=1024");
   EXPECT_GT(more.back()["speedup"], few.back()["speedup"]);
-  EXPECT_THAT(run("explain run.json").out, HasSubstr("What is fastest"));
+  EXPECT_THAT(run("explain run.json"), HasSubstr("What is fastest"));
 }
 
 TEST_F(ImageNetRun, SharedStatisticsCostAnExchangeForEachBatchNorm) {

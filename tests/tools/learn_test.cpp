@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <iterator>
-#include <sstream>
 
 #include "tests/tools/run_lockstep.h"
 
@@ -23,10 +21,7 @@ class Learn : public ::testing::Test {
     return MarkedProgram(command, {{"XDG_STATE_HOME", folder_.path().string()}}).wait();
   }
   std::filesystem::path file() const { return folder_.path() / "lockstep" / "learned"; }
-  std::string kept() const {
-    std::ifstream stream(file());
-    return {std::istreambuf_iterator<char>(stream), {}};
-  }
+  std::string kept() const { return read_text(file()); }
 
   TempFolder folder_;
 };
@@ -47,9 +42,7 @@ TEST_F(Learn, ListsEveryProgramWithItsQuestion) {
   for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE "/tutorials")) {
     const std::string name = entry.path().stem().string();
     if (name.size() < 3 || !std::isdigit(name[0]) || entry.path().extension() != ".cpp") continue;
-    std::ifstream source(entry.path());
-    std::string question;
-    std::getline(source, question);
+    const std::string question = lines_of(read_text(entry.path()))[0];
     EXPECT_THAT(outcome.out, ContainsRegex(name + " +[0-9]+  -\n"));
     EXPECT_THAT(joined, HasSubstr("\n  " + question.substr(7)));
   }
@@ -57,8 +50,7 @@ TEST_F(Learn, ListsEveryProgramWithItsQuestion) {
 }
 
 TEST_F(Learn, FitsIn80Columns) {
-  std::istringstream lines(learn("").out);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80) << line;
+  expect_narrow(learn("").out);
 }
 
 TEST_F(Learn, KeepsWhatPassedAndGoesOn) {
@@ -85,11 +77,7 @@ TEST_F(Learn, KnowsWhatPassedUnderAnotherNumber) {
 TEST_F(Learn, BeginsWithTheFirstParagraphOfTheChapter) {
   const Outcome outcome = learn("list_devices -- --fast --device cpu");
   const std::string before = outcome.out.substr(0, outcome.out.find("Question: "));
-  std::ifstream chapter(LOCKSTEP_SOURCE "/docs/book/list_devices.md");
-  std::string title, empty, line;
-  std::getline(chapter, title);
-  std::getline(chapter, empty);
-  std::getline(chapter, line);
+  const std::string line = lines_of(read_text(LOCKSTEP_SOURCE "/docs/book/list_devices.md"))[2];
   const std::string first_words = line.substr(0, line.find(' ', 20));
   EXPECT_EQ(before.find(first_words), 0) << before;
   EXPECT_THAT(before, ContainsRegex("\n\nThe chapter: .*list_devices\\.(html|md)\n\n$"));

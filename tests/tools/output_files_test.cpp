@@ -32,7 +32,7 @@ TEST(OutputFiles, OfTwoFlagsMustDifferByWhateverNames) {
   for (const std::string& flags :
        {std::string("--save a --log ./a"), std::string("--log hard --json a"),
         std::string("--json soft --trace hard"), "--save new --trace " + other_spelling}) {
-    expect_rejected(run_lockstep(words("train --steps 1 " + flags), folder.path()), 2,
+    expect_rejected(run_command("train --steps 1 " + flags, folder.path()), 2,
                     {"is also the file of"});
   }
   expect_rejected(run_lockstep({"train", "--save", "dangling", "--log", "none yet"}, folder.path()),
@@ -42,12 +42,12 @@ TEST(OutputFiles, OfTwoFlagsMustDifferByWhateverNames) {
 
 TEST(OutputFiles, DoNotReplaceTheWeightsOfInitUnlessBySave) {
   const TempFolder folder;
-  expect_success(run_lockstep(words("train --steps 1 --save w"), folder.path()));
+  run_well("train --steps 1 --save w", folder.path());
   const std::string weights = read_text(folder / "w");
-  expect_rejected(run_lockstep(words("train --steps 1 --init w --log ./w"), folder.path()), 2,
+  expect_rejected(run_command("train --steps 1 --init w --log ./w", folder.path()), 2,
                   {"[--log]", "is the file of --init"});
   EXPECT_EQ(read_text(folder / "w"), weights);
-  expect_success(run_lockstep(words("train --steps 1 --init w --save w"), folder.path()));
+  run_well("train --steps 1 --init w --save w", folder.path());
   EXPECT_NE(read_text(folder / "w"), weights);
 }
 
@@ -107,7 +107,7 @@ TEST(OutputFiles, JsonOnStandardOutputStandsThereAlone) {
   for (const char* command :
        {"train --steps 2", "compare --modes dp --devices 2 --steps 2",
         "bench step --batch 8 --seconds 0.001", "bench all-reduce -b 1K -e 4K -n 2"}) {
-    const Outcome outcome = run_lockstep(words(std::string(command) + " --json -"));
+    const Outcome outcome = run_command(std::string(command) + " --json -");
     EXPECT_EQ(outcome.exit_code, 0);
     EXPECT_TRUE(nlohmann::json::accept(outcome.out)) << outcome.out;
     EXPECT_NE(outcome.err, "") << "the table goes to stderr";
@@ -120,13 +120,11 @@ TEST(OutputFiles, ALossThatIsNotFiniteNamesStepAndRankAndStops) {
                               "--devices 2 --parallel ddp --bitwise"}) {
     for (const char* name : {"weights", "run", "log"}) write_text(folder / name, "old");
     const std::string flags = "--save weights --json run --log log ";
-    const Outcome outcome =
-        run_lockstep(words("train --lr 1e30 " + flags + devices), folder.path());
+    const Outcome outcome = run_command("train --lr 1e30 " + flags + devices, folder.path());
     expect_rejected(outcome, 1, {"the loss is ", "at step 1 on rank ", "smaller --lr"});
     for (const char* name : {"weights", "run"}) EXPECT_EQ(read_text(folder / name), "old");
     EXPECT_EQ(nlohmann::json::parse(read_text(folder / "log"))["step"], 0) << "what there is";
-    const Outcome larger =
-        run_lockstep(words("train --lr 1e308 " + flags + devices), folder.path());
+    const Outcome larger = run_command("train --lr 1e308 " + flags + devices, folder.path());
     expect_rejected(larger, 1, {"at step 1 on rank ", ", where '0.weight' is not finite"});
   }
 }
@@ -136,7 +134,7 @@ TEST(OutputFiles, WeightsThatTheLastUpdateMadeNotFiniteAreNotSaved) {
   write_text(folder / "weights", "old");
   for (const char* flags : {"", "--devices 2 --parallel ddp", "--devices 2 --parallel dp"}) {
     const std::string command = "train --lr 1e308 --steps 1 --save weights ";
-    const Outcome outcome = run_lockstep(words(command + flags), folder.path());
+    const Outcome outcome = run_command(command + flags, folder.path());
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_THAT(outcome.err, ::testing::HasSubstr("'0.weight' is not finite after the update of "
                                                   "step 0, the last; nothing is saved"));
@@ -149,7 +147,7 @@ TEST(OutputFiles, CudaInABuildWithoutItSaysWhatToDo) {
     GTEST_SKIP() << "this build has CUDA";
   }
   for (const char* command : {"train", "compare", "bench step"}) {
-    expect_rejected(run_lockstep(words(std::string(command) + " --device cuda")), 1,
+    expect_rejected(run_command(std::string(command) + " --device cuda"), 1,
                     {"this build has no CUDA", "use cpu"});
   }
 }

@@ -12,25 +12,23 @@ using ::testing::HasSubstr;
 constexpr const char* kDeep = "--model mlp:64-32-32-32-10 --steps 12 ";
 
 TEST(PipelineTrain, PrintsItsBubbleBesideTheFormula) {
-  const Outcome outcome = run_lockstep(words(
+  const std::string out = run_well(
       std::string(
           "train --parallel pipeline --stages 4 --micro-batches 8 --pipeline-schedule 1f1b ") +
-      kDeep));
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("(4-1)/(8+4-1)"));
-  EXPECT_THAT(outcome.out, HasSubstr("% of the stages' time"));
+      kDeep);
+  EXPECT_THAT(out, HasSubstr("(4-1)/(8+4-1)"));
+  EXPECT_THAT(out, HasSubstr("% of the stages' time"));
 }
 
 TEST(PipelineTrain, RowsOfComparedPipelinesTrainAsOneDeviceDoes) {
   for (const char* flags : {"", "--ranks processes --pipeline-schedule gpipe"}) {
     SCOPED_TRACE(flags);
     const TempFolder folder;
-    expect_success(run_lockstep(
-        words(std::string(
-                  "compare --modes ddp,pipeline --devices 1,2,4 --device cpu --json r --model "
-                  "mlp:64-256-256-256-10 --steps 4 ") +
-              flags),
-        folder.path()));
+    run_well(
+        std::string("compare --modes ddp,pipeline --devices 1,2,4 --device cpu --json r --model "
+                    "mlp:64-256-256-256-10 --steps 4 ") +
+            flags,
+        folder.path());
     const nlohmann::json rows = read_json(folder / "r")["rows"];
     ASSERT_EQ(rows.size(), 7u);
     for (const nlohmann::json& row : rows) EXPECT_EQ(row["verdict"]["equal"], true);

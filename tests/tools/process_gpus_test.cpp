@@ -27,7 +27,7 @@ Variables gpus(int count) {
 }
 
 Outcome run_on(int num_gpus, const std::string& arguments) {
-  return MarkedProgram(words(kProgram + (" " + arguments)), gpus(num_gpus)).wait();
+  return run_command(arguments, {}, gpus(num_gpus));
 }
 
 const std::string kTrain = "train --device cuda --bitwise --batch 61 --steps 26 ";
@@ -35,7 +35,7 @@ const std::string kRanks = "--parallel ddp --ranks processes ";
 
 // The digest of one GPU's weights.
 const std::string& reference() {
-  static const std::string digest = weights_digest(run_on(1, kTrain));
+  static const std::string digest = weights_digest(run_on(1, kTrain).out);
   return digest;
 }
 
@@ -65,7 +65,7 @@ class ProcessNccl : public ProcessGpus {
 void expect_the_weights_of_one_gpu(const Outcome& outcome, const std::string& description) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(reference(), "");
-  EXPECT_EQ(weights_digest(outcome), reference());
+  EXPECT_EQ(weights_digest(outcome.out), reference());
   EXPECT_THAT(outcome.out, HasSubstr(description));
 }
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <memory>
 #include <set>
-#include <sstream>
 
 #include "engine/runtime/threads.h"
 #include "tests/tools/rank_variables.h"
@@ -24,7 +23,7 @@ const std::string kWork = "train --parallel ddp --bitwise --batch 61 --steps 26 
 // The digest of one device's weights.
 const std::string& reference() {
   static const std::string digest =
-      weights_digest(run_lockstep(words("train --bitwise --batch 61 --steps 26")));
+      weights_digest(run_well("train --bitwise --batch 61 --steps 26"));
   return digest;
 }
 
@@ -56,10 +55,9 @@ Outcome run_by_hand(const std::vector<Variables>& ranks, const std::string& work
 TEST(ProcessRanks, StartedByTrainItselfComputeTheBitsOfOneDevice) {
   for (const char* count : {"1", "2", "4"}) {
     for (const char* transport : {"shm", "tcp"}) {
-      const Outcome outcome = run_lockstep(
-          words(kWork + "--ranks processes --devices " + count + " --transport " + transport));
-      expect_success(outcome);
-      EXPECT_EQ(weights_digest(outcome), reference()) << count << " over " << transport;
+      const std::string out =
+          run_well(kWork + "--ranks processes --devices " + count + " --transport " + transport);
+      EXPECT_EQ(weights_digest(out), reference()) << count << " over " << transport;
     }
   }
 }
@@ -67,7 +65,7 @@ TEST(ProcessRanks, StartedByTrainItselfComputeTheBitsOfOneDevice) {
 TEST(ProcessRanks, StartedByLockstepRunOnlyTheFirstOnePrints) {
   const Outcome outcome = run(under_lockstep_run(4), kWork);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(weights_digest(outcome), reference());
+  EXPECT_EQ(weights_digest(outcome.out), reference());
   EXPECT_THAT(outcome.out, HasSubstr("[0] using device: cpu:0"));
   EXPECT_THAT(outcome.out, HasSubstr("[0] rank 0 of 4 (lockstep run), own: auto over shm"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("[1]")));
@@ -97,13 +95,13 @@ TEST(ProcessRanks, ThatDifferInAFlagAreToldWhichAndHow) {
 
 TEST(ProcessRanks, StartedAsTorchrunDoes) {
   const Outcome outcome = run_by_hand(ranks_of_torchrun(2), kWork);
-  EXPECT_EQ(weights_digest(outcome), reference()) << outcome.err;
+  EXPECT_EQ(weights_digest(outcome.out), reference()) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("rank 0 of 2 (torchrun)"));
 }
 
 TEST(ProcessRanks, StartedInASlurmStep) {
   const Outcome outcome = run_by_hand(ranks_of_slurm_step(2), kWork);
-  EXPECT_EQ(weights_digest(outcome), reference()) << outcome.err;
+  EXPECT_EQ(weights_digest(outcome.out), reference()) << outcome.err;
 }
 
 TEST(ProcessRanks, StartedByMpirun) {
@@ -111,7 +109,7 @@ TEST(ProcessRanks, StartedByMpirun) {
   if (launcher.empty()) GTEST_SKIP() << "no mpirun here";
   const Outcome outcome = run(launcher, kWork);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(weights_digest(outcome), reference());
+  EXPECT_EQ(weights_digest(outcome.out), reference());
 }
 
 TEST(ProcessRanks, TheFirstOneWritesTheFilesForAll) {
@@ -133,7 +131,7 @@ TEST(ProcessRanks, TheFirstOneWritesTheFilesForAll) {
   for (const nlohmann::json& bytes : row["peak_bytes"]) EXPECT_GT(bytes, 0);
   EXPECT_GT(row["comm_bytes_per_device_per_step"], 0);
   const std::string log = read_text(folder / "log.jsonl");
-  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3);
+  EXPECT_EQ(count_of(log, "\n"), 3);
   EXPECT_TRUE(std::filesystem::exists(folder / "w.safetensors"));
   std::set<int> processes;
   const nlohmann::json trace = read_json(folder / "trace.json");
@@ -159,7 +157,7 @@ TEST(ProcessRanks, TheFirstOneWritesTheLogIfItWasGivenTheFlag) {
     EXPECT_EQ(first->wait().exit_code, 0) << of_second;
     EXPECT_EQ(second->wait().exit_code, 0) << of_second;
     const std::string log = read_text(folder / "log.jsonl");
-    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3) << of_second;
+    EXPECT_EQ(count_of(log, "\n"), 3) << of_second;
     EXPECT_FALSE(std::filesystem::exists(folder / "other.jsonl"));
   }
   const auto first = start(0, "");
@@ -172,10 +170,10 @@ TEST(ProcessRanks, TheFirstOneWritesTheLogIfItWasGivenTheFlag) {
 
 TEST(ProcessRanks, RunFileAndTimelineShowTheSameStep) {
   const TempFolder folder;
-  const Outcome outcome =
-      run_lockstep(words("train --parallel ddp --ranks processes --devices 2 --steps 5 "
-                         "--json run.json --trace trace.json"),
-                   folder.path());
+  const Outcome outcome = run_command(
+      "train --parallel ddp --ranks processes --devices 2 --steps 5 "
+      "--json run.json --trace trace.json",
+      folder.path());
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const nlohmann::json row = read_json(folder / "run.json")["rows"][0];
   const nlohmann::json events = read_json(folder / "trace.json")["traceEvents"];
@@ -202,8 +200,7 @@ TEST(ProcessRanks, RunFileAndTimelineShowTheSameStep) {
 TEST(ProcessRanks, InsideAJobTheLauncherHasDecided) {
   const Variables job = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", free_port()}};
   const auto expect_refused = [&](const std::string& work, const std::string& phrase) {
-    const Outcome outcome =
-        MarkedProgram(words(std::string(LOCKSTEP_PROGRAM) + " " + work), job).wait();
+    const Outcome outcome = run_command(work, {}, job);
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_THAT(outcome.err, HasSubstr(phrase));
   };
@@ -220,9 +217,8 @@ std::vector<std::string> cores_of_two_ranks(const std::string& flags) {
       MarkedProgram(run_script("--standalone --nproc-per-node 2 " + flags,
                                "echo $(grep Cpus_allowed_list /proc/self/status)"))
           .wait();
-  std::istringstream lines(outcome.out);
-  std::vector<std::string> cores;
-  for (std::string line; std::getline(lines, line);) cores.push_back(line.substr(4));
+  std::vector<std::string> cores = lines_of(outcome.out);
+  for (std::string& line : cores) line.erase(0, 4);
   return cores;
 }
 

@@ -15,10 +15,10 @@ using ::testing::UnorderedElementsAre;
 
 TEST(ProcessRows, CompareHasTheSameRowsAndTheProof) {
   const TempFolder folder;
-  const Outcome outcome =
-      run_lockstep(words("compare --ranks processes --devices 1,2,3 --steps 20 --json run.json "
-                         "--trace t.json --no-shuffle"),
-                   folder.path());
+  const Outcome outcome = run_command(
+      "compare --ranks processes --devices 1,2,3 --steps 20 --json run.json "
+      "--trace t.json --no-shuffle",
+      folder.path());
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.err, "trace: t.json; open it in https://ui.perfetto.dev\n");
   const json run = read_json(folder / "run.json");
@@ -37,7 +37,6 @@ TEST(ProcessRows, CompareHasTheSameRowsAndTheProof) {
 }
 
 TEST(ProcessRows, TheRanksHaveTheFlagsOfCompare) {
-  const TempFolder folder;
   const std::string flags =
       " --modes ddp --devices 2 --steps 30 --seed 9 --no-shuffle --model mlp:64-20-10:tanh"
       " --optimizer adamw --lr 0.01 --weight-decay 0.1 --schedule cosine --warmup 3 --clip-norm 0.5"
@@ -45,9 +44,7 @@ TEST(ProcessRows, TheRanksHaveTheFlagsOfCompare) {
       "--accumulate 5";
   std::vector<json> rows;
   for (const std::string ranks : {"threads", "processes"}) {
-    expect_success(
-        run_lockstep(words("compare --json run.json --ranks " + ranks + flags), folder.path()));
-    rows.push_back(read_json(folder / "run.json")["rows"][1]);
+    rows.push_back(run_file_of("compare --ranks " + ranks + flags)["rows"][1]);
   }
   for (const char* field : {"batch", "iterations", "comm_bytes_per_device_per_step"}) {
     EXPECT_EQ(rows[0][field], rows[1][field]) << field;
@@ -56,9 +53,9 @@ TEST(ProcessRows, TheRanksHaveTheFlagsOfCompare) {
 }
 
 TEST(ProcessRows, AFailureOfTheRanksIsOneLine) {
-  const Outcome outcome =
-      run_lockstep(words("compare --ranks processes --modes ddp --devices 4 --steps 2 "
-                         "--comm-timeout 0.0001"));
+  const Outcome outcome = run_command(
+      "compare --ranks processes --modes ddp --devices 4 --steps 2 "
+      "--comm-timeout 0.0001");
   expect_rejected(outcome, 1, {"[compare] ddp on 4 processes ended with exit code 1"});
 }
 

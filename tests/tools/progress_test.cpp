@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // All that a program writes to a terminal.
-std::string on_a_terminal(const std::vector<std::string>& arguments) {
+std::string on_a_terminal(const std::string& command) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) return "no terminal";
   const std::string name = ::ptsname(terminal);
@@ -27,6 +27,7 @@ std::string on_a_terminal(const std::vector<std::string>& arguments) {
     const int other_end = ::open(name.c_str(), O_RDWR | O_NOCTTY);
     ::dup2(other_end, STDOUT_FILENO);
     ::dup2(other_end, STDERR_FILENO);
+    const testing::Arguments arguments = testing::words(command);
     std::vector<char*> words{const_cast<char*>(LOCKSTEP_PROGRAM)};
     for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);
@@ -50,8 +51,7 @@ std::string on_a_terminal(const std::vector<std::string>& arguments) {
 constexpr const char* kCleared = "\r\033[K";
 
 TEST(Progress, ATerminalShowsTheRowAndClearsItBeforeTheLineOfTheTable) {
-  const std::string text = on_a_terminal(
-      lockstep::testing::words("compare --modes ddp --devices 2 --steps 3 --device cpu"));
+  const std::string text = on_a_terminal("compare --modes ddp --devices 2 --steps 3 --device cpu");
   EXPECT_THAT(text, HasSubstr("\rrow 1 of 2: single, step 0 of 3"));
   EXPECT_THAT(text, HasSubstr("\rrow 2 of 2: ddp x2, step 0 of 3"));
   EXPECT_THAT(text, HasSubstr(std::string(kCleared) + "single"));
@@ -60,17 +60,12 @@ TEST(Progress, ATerminalShowsTheRowAndClearsItBeforeTheLineOfTheTable) {
 }
 
 TEST(Progress, BenchShowsWhichRowIsMeasured) {
-  EXPECT_THAT(on_a_terminal(
-                  lockstep::testing::words("bench step --device cpu --seconds 0.01 --batch 8,16")),
+  EXPECT_THAT(on_a_terminal("bench step --device cpu --seconds 0.01 --batch 8,16"),
               HasSubstr("\rrow 2 of 2: mlp:784-256-128-10, batch 16"));
 }
 
 TEST(Progress, WhereStderrIsNoTerminalNothingIsWritten) {
-  const lockstep::testing::Outcome outcome = lockstep::testing::run_lockstep(
-      lockstep::testing::words("compare --modes ddp --devices 2 --steps 3"));
-  lockstep::testing::expect_success(outcome);
-  EXPECT_THAT(outcome.out, Not(HasSubstr("\r")));
-  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(testing::run_well("compare --modes ddp --devices 2 --steps 3"), Not(HasSubstr("\r")));
 }
 
 }  // namespace

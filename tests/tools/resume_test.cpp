@@ -21,8 +21,8 @@ class Resume : public ::testing::Test {
  protected:
   Outcome train(const std::string& flags) {
     const bool has_model = flags.find("--model") != std::string::npos;
-    return run_lockstep(words((has_model ? "train " : "train --model mlp:64-8-10 ") + flags),
-                        folder_.path());
+    return run_command((has_model ? "train " : "train --model mlp:64-8-10 ") + flags,
+                       folder_.path());
   }
   // Ends after so many steps, with a checkpoint at every fifth and at the last.
   void train_to(int steps, const std::string& flags = "") {
@@ -60,7 +60,7 @@ TEST_F(Resume, EndsWithTheWeightsOfAnUndisturbedRun) {
     const Outcome resumed = train("--checkpoint-dir kept --resume auto --steps 40 " + flags);
     expect_success(resumed);
     EXPECT_THAT(resumed.out, HasSubstr("resumed after step 27 of 40")) << flags;
-    EXPECT_EQ(weights_digest(resumed), weights_digest(undisturbed)) << flags;
+    EXPECT_EQ(weights_digest(resumed.out), weights_digest(undisturbed.out)) << flags;
   }
 }
 
@@ -117,10 +117,6 @@ TEST_F(Resume, BeginsWhereThereIsNoCheckpointYet) {
   const Outcome outcome = train("--checkpoint-dir kept --resume auto --steps 5");
   expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("no checkpoint in kept yet: starting from step 0"));
-  expect_rejected(train("--resume elsewhere --steps 5"), 1,
-                  {"[--resume]", "there is no checkpoint at 'elsewhere'"});
-  expect_rejected(train("--resume auto --steps 5"), 2,
-                  {"auto takes the newest", "--checkpoint-dir"});
 }
 
 TEST_F(Resume, ANewRunInAnOldFolderIsRefused) {
@@ -138,9 +134,8 @@ TEST_F(Resume, WithOtherSettingsNamesThem) {
   expect_resume_rejected(2, {"has 5 steps behind it, and this run ends after 4"}, "--steps 4");
   expect_success(
       train("--checkpoint-dir kept --resume auto --resume-with-changes --lr 0.01 --steps 20"));
-  expect_rejected(
-      run_lockstep(words("train --resume kept --model mlp:64-9-10 --steps 20"), folder_.path()), 2,
-      {"model \"mlp:64-8-10\" and not \"mlp:64-9-10\""});
+  expect_rejected(run_command("train --resume kept --model mlp:64-9-10 --steps 20", folder_.path()),
+                  2, {"model \"mlp:64-8-10\" and not \"mlp:64-9-10\""});
 }
 
 TEST_F(Resume, FromADamagedCheckpointNamesTheFile) {
@@ -265,11 +260,9 @@ TEST_F(ResumeOnAText, AMovedFileIsAChangeThatMovesNoRows) {
 TEST_F(ResumeOnAText, ItsWeightsAreEnoughForASample) {
   write_repeated("abab");
   train_to(2, kText);
-  const Outcome outcome = run_lockstep(
-      words("sample --init kept/step-00000002/model.safetensors --prompt a --tokens 3"),
-      folder_.path());
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, ::testing::MatchesRegex("a[ab][ab][ab]\n"));
+  const std::string out = run_well(
+      "sample --init kept/step-00000002/model.safetensors --prompt a --tokens 3", folder_.path());
+  EXPECT_THAT(out, ::testing::MatchesRegex("a[ab][ab][ab]\n"));
 }
 
 }  // namespace

@@ -19,16 +19,8 @@ constexpr const char* kRankWithChildren =
     "setsid sleep 1000 & (trap '' TERM HUP INT QUIT; setsid sleep 1000 & ) ; echo ready; "
     "exec sleep 1000";
 
-std::size_t count(const std::string& text, const std::string& word) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    ++found;
-  }
-  return found;
-}
-
 void wait_for_ready(const MarkedProgram& program, std::size_t num_ranks) {
-  EXPECT_TRUE(wait_until([&] { return count(program.out(), "ready") == num_ranks; }));
+  EXPECT_TRUE(wait_until([&] { return count_of(program.out(), "ready") == num_ranks; }));
 }
 
 void expect_nothing_left(const MarkedProgram& program) {
@@ -103,7 +95,7 @@ TEST(RunEnd, UserSignalsArePassedOnAndEndNothing) {
   program.send(SIGUSR1);
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(count(outcome.out, "checkpoint"), 2u);
+  EXPECT_EQ(count_of(outcome.out, "checkpoint"), 2u);
 }
 
 TEST(RunEnd, AKilledLauncherLeavesNothing) {
@@ -138,7 +130,7 @@ TEST(RunEnd, ASecondSignalShortensTheWait) {
                  "trap 'echo deaf' INT; echo ready; while :; do sleep 0.01; done"));
   wait_for_ready(program, 2);
   program.send(SIGINT);
-  EXPECT_TRUE(wait_until([&] { return count(program.out(), "deaf") == 2; }));
+  EXPECT_TRUE(wait_until([&] { return count_of(program.out(), "deaf") == 2; }));
   EXPECT_TRUE(wait_until([&] {
     program.send(SIGINT);
     return program.num_alive() <= 1;  // this process's child
@@ -155,13 +147,13 @@ TEST(RunEnd, AFaultIsOneLineAndNotOneOfEveryRank) {
                               logs.path().string() + " -t 3 -- " + rank));
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(count(outcome.err, "[dataset] expected"), 1u) << outcome.err;
+  EXPECT_EQ(count_of(outcome.err, "[dataset] expected"), 1u) << outcome.err;
   EXPECT_THAT(outcome.err,
               HasSubstr("failed first: exit code 2; its last error line: lockstep: ["));
   std::size_t num_logs = 0;
   for (const auto& file : std::filesystem::recursive_directory_iterator(logs.path())) {
     if (file.path().filename() == "stderr.log") {
-      num_logs += count(read_text(file.path()), "[dataset] expected");
+      num_logs += count_of(read_text(file.path()), "[dataset] expected");
     }
   }
   EXPECT_EQ(num_logs, 3u);
@@ -173,7 +165,7 @@ TEST(RunEnd, AnErrorThatARankGetsOverIsShown) {
                  std::string(LOCKSTEP_PROGRAM) + " train --parallel ddp --dataset none || true"));
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(count(outcome.err, "[dataset] expected"), 2u) << outcome.err;
+  EXPECT_EQ(count_of(outcome.err, "[dataset] expected"), 2u) << outcome.err;
 }
 
 TEST(RunEnd, AllRanksStartAgainAsOftenAsAllowed) {
@@ -186,7 +178,7 @@ TEST(RunEnd, AllRanksStartAgainAsOftenAsAllowed) {
   const Outcome once =
       MarkedProgram(run_script("--standalone --nproc-per-node 2 --max-restarts 1", script)).wait();
   EXPECT_EQ(once.exit_code, 5);
-  EXPECT_EQ(count(once.err, "starting all ranks again"), 1u);
+  EXPECT_EQ(count_of(once.err, "starting all ranks again"), 1u);
 }
 
 TEST(RunEnd, AReaderThatLeavesEndsTheGroup) {

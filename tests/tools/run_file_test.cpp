@@ -92,18 +92,11 @@ void expect_sane_workload(const json& workload) {
               ::testing::UnorderedElementsAre("0.weight", "0.bias", "2.weight", "2.bias"));
 }
 
-class RunFile : public ::testing::Test {
- protected:
-  json run(const std::string& arguments) {
-    expect_success(run_lockstep(
-        words(arguments + " --model mlp:64-32-10 --batch 60 --json run.json"), folder_.path()));
-    return read_json(folder_ / "run.json");
-  }
+json run(const std::string& arguments) {
+  return run_file_of(arguments + " --model mlp:64-32-10 --batch 60");
+}
 
-  TempFolder folder_;
-};
-
-TEST_F(RunFile, OfCompareHasEveryField) {
+TEST(RunFile, OfCompareHasEveryField) {
   const json file = run("compare --modes dp,ddp --devices 1,2,4 --epochs 2");
   EXPECT_THAT(file["date"].get<std::string>(), ::testing::MatchesRegex("20..-..-..T..:..:..Z"));
   EXPECT_EQ(file["command"][1], "compare");
@@ -122,7 +115,7 @@ TEST_F(RunFile, OfCompareHasEveryField) {
   }
 }
 
-TEST_F(RunFile, OfTrainClaimsASpeedUpOnOneDeviceOnly) {
+TEST(RunFile, OfTrainClaimsASpeedUpOnOneDeviceOnly) {
   json row = run("train --epochs 1")["rows"][0];
   EXPECT_EQ(row["mode"], "single");
   EXPECT_EQ(row["speedup"], 1.0);
@@ -143,19 +136,17 @@ TEST_F(RunFile, OfTrainClaimsASpeedUpOnOneDeviceOnly) {
 
 // A rank that waits for a core waits inside a span: its recorder gives no core away between two.
 TEST(RunFileOfRanksWithoutCores, LeavesNextToNothingUnattributed) {
-  const TempFolder folder;
   const std::string num_ranks = std::to_string(std::min<std::size_t>(2 * runtime::num_cores(), 8));
-  expect_success(run_lockstep(words("train --model mlp:64-512-512-10 --batch 128 --steps 30 "
-                                    "--parallel ddp --json run.json --devices " +
-                                    num_ranks),
-                              folder.path()));
-  const json statistics = read_json(folder / "run.json")["rows"][0]["step_statistics"];
+  const json run = run_file_of(
+      "train --model mlp:64-512-512-10 --batch 128 --steps 30 --parallel ddp --devices " +
+      num_ranks);
+  const json statistics = run["rows"][0]["step_statistics"];
   for (const char* of : {"median_seconds", "p90_seconds"}) {
     EXPECT_LE(statistics[of]["unattributed"], 0.02 * statistics[of]["step"].get<double>()) << of;
   }
 }
 
-TEST_F(RunFile, DefaultsAreResolved) {
+TEST(RunFile, DefaultsAreResolved) {
   const json config = run("train --steps 1 --optimizer adamw")["config"];
   EXPECT_EQ(config["device"], "cpu");
   EXPECT_EQ(config["transport"], "thread");
@@ -165,11 +156,8 @@ TEST_F(RunFile, DefaultsAreResolved) {
 }
 
 // A recording holds the steps of a run of any length, if not all of them.
-TEST_F(RunFile, StatisticsOfALongRunCoverItsStepsEvenly) {
-  const TempFolder folder;
-  expect_success(run_lockstep(
-      words("train --model mlp:64-10 --batch 4 --steps 20000 --json run.json"), folder.path()));
-  const nlohmann::json row = read_json(folder / "run.json")["rows"][0];
+TEST(RunFile, StatisticsOfALongRunCoverItsStepsEvenly) {
+  const json row = run_file_of("train --model mlp:64-10 --batch 4 --steps 20000")["rows"][0];
   EXPECT_EQ(row["iterations"], 20000);
   EXPECT_EQ(row["step_statistics"]["num_steps"], 10000);
 }

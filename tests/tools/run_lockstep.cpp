@@ -61,6 +61,11 @@ Outcome run_lockstep(const Arguments& arguments, const std::filesystem::path& fo
   return MarkedProgram(words, {}, folder).wait();
 }
 
+Outcome run_command(const std::string& command, const std::filesystem::path& folder,
+                    const Variables& variables) {
+  return MarkedProgram(words(LOCKSTEP_PROGRAM " " + command), variables, folder).wait();
+}
+
 Arguments words(const std::string& text) {
   std::istringstream stream(text);
   return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
@@ -69,6 +74,19 @@ Arguments words(const std::string& text) {
 void expect_success(const Outcome& outcome) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.err, "");
+}
+
+std::string run_well(const std::string& command, const std::filesystem::path& folder) {
+  SCOPED_TRACE(command);
+  const Outcome outcome = run_command(command, folder);
+  expect_success(outcome);
+  return outcome.out;
+}
+
+nlohmann::json run_file_of(const std::string& command) {
+  const TempFolder folder;
+  run_well(command + " --json run.json", folder.path());
+  return read_json(folder / "run.json");
 }
 
 void expect_rejected(const Outcome& outcome, int exit_code,
@@ -83,11 +101,27 @@ void expect_rejected(const Outcome& outcome, int exit_code,
   EXPECT_THAT(outcome.out, ::testing::Not(::testing::HasSubstr("epoch 1")));
 }
 
-std::string weights_digest(const Outcome& outcome) {
+std::string weights_digest(const std::string& out) {
   const std::string key = "weights sha256: ";
-  const std::size_t begin = outcome.out.find(key);
-  if (begin == std::string::npos) return {};
-  return outcome.out.substr(begin + key.size(), 64);
+  const std::size_t begin = out.find(key);
+  return begin == std::string::npos ? "" : out.substr(begin + key.size(), 64);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::size_t count_of(const std::string& text, const std::string& word) {
+  std::size_t found = 0;
+  for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+void expect_narrow(const std::string& text) {
+  for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 80u) << line;
 }
 
 nlohmann::json read_json(const std::filesystem::path& path) {

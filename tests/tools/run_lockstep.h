@@ -30,21 +30,38 @@ Outcome run_lockstep(const Arguments& arguments, const std::filesystem::path& fo
 // "train --steps 3" as arguments. Words hold no spaces.
 Arguments words(const std::string& text);
 
+// Changes to this process's own environment; "" takes a variable away.
+using Variables = std::map<std::string, std::string>;
+
+// The same for "train --steps 3". Words hold no spaces.
+Outcome run_command(const std::string& command, const std::filesystem::path& folder = {},
+                    const Variables& variables = {});
+
 // Expects exit code 0, and on stderr nothing.
 void expect_success(const Outcome& outcome);
+
+// Runs a command that must succeed, and returns what it printed on stdout.
+std::string run_well(const std::string& command, const std::filesystem::path& folder = {});
+
+// Runs a command that must succeed, and returns the run file that it wrote.
+nlohmann::json run_file_of(const std::string& command);
 
 // Expects this exit code and one line on stderr that holds all phrases; and no epoch on stdout:
 // the mistake was found before training.
 void expect_rejected(const Outcome& outcome, int exit_code,
                      const std::vector<std::string>& phrases);
 
-// The digest that `train` printed; empty if it did not.
-std::string weights_digest(const Outcome& outcome);
+// The digest that `train` printed on stdout; empty if it did not.
+std::string weights_digest(const std::string& out);
+
+std::vector<std::string> lines_of(const std::string& text);
+
+std::size_t count_of(const std::string& text, const std::string& word);
+
+// No line is wider than a terminal.
+void expect_narrow(const std::string& text);
 
 nlohmann::json read_json(const std::filesystem::path& path);
-
-// Changes to this process's own environment; "" takes a variable away.
-using Variables = std::map<std::string, std::string>;
 
 // All processes that descend from it are known by a mark in their environment.
 class MarkedProgram {

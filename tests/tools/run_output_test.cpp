@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
@@ -11,13 +9,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 Outcome run(const std::string& flags, const std::string& script) {
   return MarkedProgram(run_script(flags, script)).wait();
@@ -151,7 +142,7 @@ TEST(RunMistakes, AScriptWithoutInterpreterIsNamed) {
 TEST(RunMistakes, NoFolderIsMadeForTheLogsOfAProgramThatIsNotThere) {
   const TempFolder folder;
   const Outcome outcome =
-      run_lockstep(words("run --standalone --log-dir logs -- no_such_program"), folder.path());
+      run_command("run --standalone --log-dir logs -- no_such_program", folder.path());
   expect_rejected(outcome, 2, {"there is no program 'no_such_program' in PATH"});
   EXPECT_FALSE(std::filesystem::exists(folder / "logs"));
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <vector>
 
 #include "tests/tools/run_lockstep.h"
@@ -17,9 +16,7 @@ using ::testing::HasSubstr;
 
 json rows_of(const std::string& flags) {
   const TempFolder folder;
-  const Outcome outcome =
-      run_lockstep(words("compare " + flags + " --json run.json"), folder.path());
-  expect_success(outcome);
+  run_well("compare " + flags + " --json run.json", folder.path());
   return read_json(folder / "run.json")["rows"];
 }
 
@@ -111,10 +108,9 @@ TEST(SlowMotion, RowsAreActedAndHaveTheVerdictOfAnyOther) {
 
 // "weights sha256: ...".
 std::string digest_of(const std::string& flags) {
-  const Outcome outcome = run_lockstep(words("train --steps 10 --devices 4 " + flags));
-  expect_success(outcome);
-  const std::size_t at = outcome.out.find("weights sha256: ");
-  return at == std::string::npos ? "" : outcome.out.substr(at, 80);
+  const std::string out = run_well("train --steps 10 --devices 4 " + flags);
+  const std::size_t at = out.find("weights sha256: ");
+  return at == std::string::npos ? "" : out.substr(at, 80);
 }
 
 TEST(SlowMotion, LeavesEveryBitOfTheWeightsAsItWas) {
@@ -131,10 +127,9 @@ TEST(SlowMotion, LeavesEveryBitOfTheWeightsAsItWas) {
 
 TEST(SlowMotion, ActsWithExactlyTheDevicesThatAreNamed) {
   for (const char* parallel : {"ddp", "dp"}) {
-    const Outcome outcome = run_lockstep(words(
-        std::string("train --act-as dgx1-v100 --device-ids 3,6 --steps 4 --parallel ") + parallel));
-    expect_success(outcome);
-    EXPECT_THAT(outcome.out, HasSubstr("using device: cpu:3, cpu:6")) << parallel;
+    const std::string out = run_well(
+        std::string("train --act-as dgx1-v100 --device-ids 3,6 --steps 4 --parallel ") + parallel);
+    EXPECT_THAT(out, HasSubstr("using device: cpu:3, cpu:6")) << parallel;
   }
 }
 
@@ -150,29 +145,27 @@ TEST(SlowMotion, AClusterHasItsHosts) {
 }
 
 TEST(SlowMotion, SaysByHowMuchItWasSlower) {
-  const Outcome outcome =
-      run_lockstep(words("compare --act-as dgx1-v100 --slow-motion 50 --devices 2 --steps 4"));
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("simulated in slow motion: dgx1-v100 (Tesla V100)"));
-  EXPECT_THAT(outcome.out, HasSubstr("slow motion: single x1 1 : 50, dp x2 1 : 50"));
+  const std::string out =
+      run_well("compare --act-as dgx1-v100 --slow-motion 50 --devices 2 --steps 4");
+  EXPECT_THAT(out, HasSubstr("simulated in slow motion: dgx1-v100 (Tesla V100)"));
+  EXPECT_THAT(out, HasSubstr("slow motion: single x1 1 : 50, dp x2 1 : 50"));
 }
 
 TEST(ComparePredict, PutsPredictedRowsIntoTheTable) {
   const TempFolder folder;
-  const Outcome outcome = run_lockstep(
-      words("compare --predict dgx-a100 --modes ddp --devices 1,2 --steps 3 --json run.json"),
-      folder.path());
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("\n~ddp "));
-  EXPECT_THAT(outcome.out, HasSubstr("~: predicted for dgx-a100 (A100), not measured"));
+  const std::string out =
+      run_well("compare --predict dgx-a100 --modes ddp --devices 1,2 --steps 3 --json run.json",
+               folder.path());
+  EXPECT_THAT(out, HasSubstr("\n~ddp "));
+  EXPECT_THAT(out, HasSubstr("~: predicted for dgx-a100 (A100), not measured"));
   const json rows = read_json(folder / "run.json")["rows"];
   ASSERT_EQ(rows.size(), 5u);
   EXPECT_EQ(rows[2]["kind"], "measured");
   EXPECT_EQ(rows[4]["kind"], "predicted");
   EXPECT_EQ(rows[4]["topology"], "dgx-a100");
   // explain and report read such a file.
-  expect_success(run_lockstep(words("explain run.json"), folder.path()));
-  expect_success(run_lockstep(words("report run.json -o r.html"), folder.path()));
+  run_well("explain run.json", folder.path());
+  run_well("report run.json -o r.html", folder.path());
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ class Trace : public ::testing::Test {
  protected:
   json trace_of(const std::string& flags) {
     const Outcome outcome =
-        run_lockstep(words("train --steps 6 --trace trace.json " + flags), folder_.path());
+        run_command("train --steps 6 --trace trace.json " + flags, folder_.path());
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_EQ(outcome.err, "trace: trace.json; open it in https://ui.perfetto.dev\n");
     return read_json(folder_ / "trace.json");

@@ -16,11 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Runs `train` with these flags and expects it to succeed.
-Outcome train(const std::string& flags) {
-  Outcome outcome = run_lockstep(words("train " + flags));
-  expect_success(outcome);
-  return outcome;
+std::string train(const std::string& flags) {
+  return run_well("train " + flags);
 }
 
 std::string digest(const std::string& flags) {
@@ -34,8 +31,8 @@ std::string one_line(std::string text) {
 }
 
 TEST(Train, PrintsDeviceWorkEpochsAccuracyAndDigest) {
-  const Outcome outcome = train("--epochs 2 --batch 100");
-  std::istringstream lines(outcome.out);
+  const std::string out = train("--epochs 2 --batch 100");
+  std::istringstream lines(out);
   for (const char* beginning :
        {"using device: cpu:0", "mlp:64-256-10 on digits: 1500 training rows, 30 steps of 100 rows",
         "epoch 1: ", "epoch 2: ", "test accuracy: ", "weights sha256: "}) {
@@ -45,20 +42,16 @@ TEST(Train, PrintsDeviceWorkEpochsAccuracyAndDigest) {
     } while (line.starts_with("* contended: "));  // other tests run beside this one
     EXPECT_THAT(line, ::testing::StartsWith(beginning));
   }
-  EXPECT_THAT(weights_digest(outcome), ::testing::MatchesRegex("[0-9a-f]+"));
+  EXPECT_THAT(weights_digest(out), ::testing::MatchesRegex("[0-9a-f]+"));
 }
 
 TEST(Train, ANetThatNobodyNamedHasTheEndsOfTheData) {
-  const TempFolder folder;
-  expect_success(
-      run_lockstep(words("train --dataset synthetic:40x12x3 --json run.json"), folder.path()));
-  EXPECT_EQ(read_json(folder / "run.json")["config"]["model"], "mlp:12-256-3");
+  const nlohmann::json run = run_file_of("train --dataset synthetic:40x12x3");
+  EXPECT_EQ(run["config"]["model"], "mlp:12-256-3");
 }
 
 TEST(Train, LearnsTheDigits) {
-  const TempFolder folder;
-  expect_success(run_lockstep(words("train --epochs 8 --json run.json"), folder.path()));
-  const nlohmann::json row = read_json(folder / "run.json")["rows"][0];
+  const nlohmann::json row = run_file_of("train --epochs 8")["rows"][0];
   EXPECT_GT(row["test_accuracy"], 0.9);
   ASSERT_EQ(row["epoch_accuracy"].size(), 8U);
   EXPECT_EQ(row["epoch_accuracy"].back(), row["test_accuracy"]);
@@ -68,10 +61,7 @@ TEST(Train, LearnsTheDigits) {
 // The ranks judge a part of the test rows each; their weights are one device's, bit for bit.
 TEST(Train, EveryWayOfTrainingFindsTheSameAccuracyAfterEachEpoch) {
   const auto accuracy = [](const std::string& flags) {
-    const TempFolder folder;
-    expect_success(
-        run_lockstep(words("train --bitwise --epochs 3 --json run.json " + flags), folder.path()));
-    return read_json(folder / "run.json")["rows"][0]["epoch_accuracy"];
+    return run_file_of("train --bitwise --epochs 3 " + flags)["rows"][0]["epoch_accuracy"];
   };
   const nlohmann::json of_one = accuracy("");
   EXPECT_EQ(of_one.size(), 3U);
@@ -99,26 +89,24 @@ TEST(Train, PerDeviceBatchIsMultipliedByTheDevices) {
 }
 
 TEST(Train, DeviceIdsAreUsedExactly) {
-  const Outcome outcome = train("--steps 2 --device-ids 5,2 --parallel dp");
-  EXPECT_THAT(outcome.out, HasSubstr("using device: cpu:5, cpu:2 (virtual"));
+  EXPECT_THAT(train("--steps 2 --device-ids 5,2 --parallel dp"),
+              HasSubstr("using device: cpu:5, cpu:2 (virtual"));
 }
 
 TEST(Train, MoreDevicesThanRowsWorkAndIdleOnesAreCounted) {
   for (const char* parallel : {"dp", "ddp"}) {
-    const Outcome outcome =
-        train(std::string("--batch 3 --steps 2 --devices 8 --parallel ") + parallel);
-    EXPECT_THAT(outcome.out, HasSubstr("5 of 8 devices stay idle: a batch of 3 rows"));
+    EXPECT_THAT(train(std::string("--batch 3 --steps 2 --devices 8 --parallel ") + parallel),
+                HasSubstr("5 of 8 devices stay idle: a batch of 3 rows"));
   }
-  EXPECT_THAT(train("--batch 1 --steps 2 --devices 2 --parallel dp").out,
+  EXPECT_THAT(train("--batch 1 --steps 2 --devices 2 --parallel dp"),
               HasSubstr("1 of 2 devices stays idle: a batch of 1 row has no rows for it"));
-  const Outcome outcome =
-      train("--dataset synthetic:5x4x2 --model mlp:4-2 --devices 8 --parallel dp");
-  EXPECT_THAT(outcome.out, HasSubstr("3 of 8 devices stay idle: a batch of 5 rows"));
+  EXPECT_THAT(train("--dataset synthetic:5x4x2 --model mlp:4-2 --devices 8 --parallel dp"),
+              HasSubstr("3 of 8 devices stay idle: a batch of 5 rows"));
 }
 
 TEST(Train, ABatchLargerThanTheDataIsOneStepOfAllRows) {
   EXPECT_EQ(digest("--batch 2147483647 --no-shuffle"), digest("--batch 1500 --no-shuffle"));
-  EXPECT_THAT(train("--batch 100000").out,
+  EXPECT_THAT(train("--batch 100000"),
               HasSubstr("1500 training rows, 1 step of 1500 rows (batch 100000\nasked)\n"));
 }
 
@@ -126,10 +114,10 @@ TEST(Train, TheTorchSamplerSaysWhyWeightsDiffer) {
   const std::string flags = "--sampler torch --steps 2 --devices 2 --parallel ddp";
   const std::string padding = "--sampler torch pads the rows and averages the ranks' means";
   const std::string shuffling = "only with --no-shuffle are the rows PyTorch's";
-  const std::string shuffled = one_line(train(flags).out);
+  const std::string shuffled = one_line(train(flags));
   EXPECT_THAT(shuffled, HasSubstr(padding));
   EXPECT_THAT(shuffled, HasSubstr(shuffling));
-  const std::string in_order = one_line(train(flags + " --no-shuffle").out);
+  const std::string in_order = one_line(train(flags + " --no-shuffle"));
   EXPECT_THAT(in_order, HasSubstr(padding));
   EXPECT_THAT(in_order, ::testing::Not(HasSubstr(shuffling)));
 }
@@ -160,17 +148,15 @@ TEST(Train, EveryFlagThatShouldChangesTheWeights) {
 }
 
 TEST(Train, ThreadsPerDeviceDoNotChangeTheLoss) {
-  const Outcome one = train("--steps 4 --dtype float64 --threads-per-device 1");
+  const std::string one = train("--steps 4 --dtype float64 --threads-per-device 1");
   // Not train(), which wants an empty stderr: with two cores a note stands there.
   const Outcome three =
-      run_lockstep(words("train --device cpu --steps 4 --dtype float64 --threads-per-device 3"));
+      run_command("train --device cpu --steps 4 --dtype float64 --threads-per-device 3");
   EXPECT_EQ(three.exit_code, 0) << three.err;
-  EXPECT_THAT(one.out, HasSubstr("1 thread)"));
+  EXPECT_THAT(one, HasSubstr("1 thread)"));
   EXPECT_THAT(three.out, HasSubstr("3 threads)"));
-  const auto loss = [](const Outcome& outcome) {
-    return outcome.out.substr(outcome.out.find("loss "), 11);
-  };
-  EXPECT_EQ(loss(one), loss(three));
+  const auto loss = [](const std::string& out) { return out.substr(out.find("loss "), 11); };
+  EXPECT_EQ(loss(one), loss(three.out));
 }
 
 TEST(Train, SaysHowManyCoresThereAreForMoreThreads) {
@@ -188,21 +174,21 @@ TEST(Train, SaysHowManyCoresThereAreForMoreThreads) {
 
 TEST(Train, OmpNumThreadsIsTheDefaultOfThreads) {
   ::setenv("OMP_NUM_THREADS", "3", 1);
-  EXPECT_THAT(train("--steps 2").out, HasSubstr("3 threads)"));
-  EXPECT_THAT(train("--steps 2 --threads-per-device 1").out, HasSubstr("1 thread)"));
+  EXPECT_THAT(train("--steps 2"), HasSubstr("3 threads)"));
+  EXPECT_THAT(train("--steps 2 --threads-per-device 1"), HasSubstr("1 thread)"));
   ::unsetenv("OMP_NUM_THREADS");
 }
 
 TEST(Train, LogsALinePerStepWithEveryKey) {
   for (const char* devices : {"", "--devices 2 --parallel dp", "--devices 3 --parallel ddp"}) {
     const TempFolder folder;
-    expect_success(run_lockstep(words("train --batch 200 --epochs 2 --schedule step:8:0.5 "
-                                      "--log steps.jsonl " +
-                                      std::string(devices)),
-                                folder.path()));
-    std::istringstream lines(read_text(folder / "steps.jsonl"));
+    run_well(
+        "train --batch 200 --epochs 2 --schedule step:8:0.5 "
+        "--log steps.jsonl " +
+            std::string(devices),
+        folder.path());
     std::size_t step = 0;
-    for (std::string line; std::getline(lines, line); ++step) {
+    for (const std::string& line : lines_of(read_text(folder / "steps.jsonl"))) {
       const nlohmann::json record = nlohmann::json::parse(line);
       EXPECT_EQ(record.size(), 7u);
       EXPECT_EQ(record["step"], step);
@@ -211,6 +197,7 @@ TEST(Train, LogsALinePerStepWithEveryKey) {
       for (const char* key : {"loss", "grad_norm", "step_seconds", "samples_per_second"}) {
         EXPECT_GT(record[key], 0) << key;
       }
+      ++step;
     }
     EXPECT_EQ(step, 16u);
   }

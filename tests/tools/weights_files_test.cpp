@@ -21,10 +21,10 @@ class WeightsFile : public ::testing::Test {
   // The mistake is found early: what stands at --save stays.
   void expect_init_rejected(const std::vector<std::string>& phrases,
                             const std::string& flags = "") {
-    expect_rejected(run_lockstep(words("train --init init.safetensors --save kept.safetensors "
-                                       "--log kept.jsonl --model mlp:64-8-10 --steps 2 " +
-                                       flags),
-                                 folder_.path()),
+    expect_rejected(run_command("train --init init.safetensors --save kept.safetensors "
+                                "--log kept.jsonl --model mlp:64-8-10 --steps 2 " +
+                                    flags,
+                                folder_.path()),
                     1, phrases);
     EXPECT_EQ(read_text(folder_ / "kept.safetensors"), "old content");
     EXPECT_FALSE(std::filesystem::exists(folder_ / "kept.jsonl"));
@@ -49,7 +49,7 @@ TEST_F(WeightsFile, OfAWrappedModuleIsExplainedAndReadOnRequest) {
                         "--strip-prefix"});
   const std::string flags =
       "train --model mlp:64-8-10 --init init.safetensors --strip-prefix --lr 0 --steps 1 --save ";
-  const Outcome outcome = run_lockstep(words(flags + "a.safetensors"), folder_.path());
+  const Outcome outcome = run_command(flags + "a.safetensors", folder_.path());
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err,
             "lockstep: [--strip-prefix] took \"_orig_mod.module.\" off the names in "
@@ -62,7 +62,7 @@ TEST_F(WeightsFile, OfAWrappedModuleIsExplainedAndReadOnRequest) {
     EXPECT_EQ(tensor.to_vector<float>(), same->second.to_vector<float>()) << name;
   }
   nn::save_weights(folder_ / "init.safetensors", *model);
-  const Outcome unchanged = run_lockstep(words(flags + "b.safetensors"), folder_.path());
+  const Outcome unchanged = run_command(flags + "b.safetensors", folder_.path());
   EXPECT_EQ(unchanged.exit_code, 0);
   EXPECT_EQ(unchanged.err, "") << "the names fit as they are";
 }
@@ -80,8 +80,7 @@ TEST_F(WeightsFile, OfOtherShapesShowsBoth) {
 }
 
 TEST_F(WeightsFile, IsReplacedByTheNewWeights) {
-  expect_success(run_lockstep(words("train --save kept.safetensors --steps 2 --dtype float64"),
-                              folder_.path()));
+  run_well("train --save kept.safetensors --steps 2 --dtype float64", folder_.path());
   const checkpoint::ArrayFile file = checkpoint::read_safetensors(folder_ / "kept.safetensors");
   ASSERT_EQ(file.arrays.size(), 4u);
   ASSERT_NE(file.find("0.weight"), nullptr);
@@ -96,12 +95,11 @@ TEST_F(WeightsFile, IsReplacedByTheNewWeights) {
 
 TEST_F(WeightsFile, ContinuesAsIfTrainingHadNotStopped) {
   const std::string common = "train --no-shuffle --momentum 0 --batch 100 ";
-  const Outcome at_once = run_lockstep(words(common + "--epochs 2"), folder_.path());
-  const Outcome first = run_lockstep(words(common + "--epochs 1 --save half.st"), folder_.path());
-  const Outcome second = run_lockstep(words(common + "--epochs 1 --init half.st"), folder_.path());
-  expect_success(second);
-  EXPECT_NE(weights_digest(first), weights_digest(at_once));
-  EXPECT_EQ(weights_digest(second), weights_digest(at_once));
+  const Outcome at_once = run_command(common + "--epochs 2", folder_.path());
+  const Outcome first = run_command(common + "--epochs 1 --save half.st", folder_.path());
+  const std::string second = run_well(common + "--epochs 1 --init half.st", folder_.path());
+  EXPECT_NE(weights_digest(first.out), weights_digest(at_once.out));
+  EXPECT_EQ(weights_digest(second), weights_digest(at_once.out));
 }
 
 // Weights of one shape that mean something else.
@@ -120,9 +118,7 @@ class WeightsOfATextModel : public WeightsFile {
     for (int i = 0; i < 20; ++i) whole += text;
     write_text(folder_ / name, whole);
   }
-  Outcome lockstep(const std::string& command) {
-    return run_lockstep(words(command), folder_.path());
-  }
+  Outcome lockstep(const std::string& command) { return run_command(command, folder_.path()); }
   void expect_refused(const std::string& text, const std::vector<std::string>& phrases) {
     write_repeated("other.txt", text);
     expect_init_rejected(phrases, "--dataset text:other.txt");
@@ -215,7 +211,7 @@ TEST_F(WeightsOfATextModel, MayLackAllBiases) {
   EXPECT_EQ(without.exit_code, 0);
   EXPECT_EQ(without.err,
             "lockstep: [--init] the weights lack 7 biases, which start at 0 and are trained\n");
-  EXPECT_EQ(weights_digest(without), weights_digest(zeros));
+  EXPECT_EQ(weights_digest(without.out), weights_digest(zeros.out));
   expect_success(lockstep(
       "sample --init init.safetensors --model gpt:1-1-4-4 --dataset text:ab.txt --prompt a"));
 }

@@ -22,9 +22,7 @@ class PageCommand : public ::testing::Test {
     write_json_file(folder_ / "run.json", sample_run());
   }
 
-  Outcome run(const std::string& arguments) {
-    return run_lockstep(words(arguments), folder_.path());
-  }
+  Outcome run(const std::string& arguments) { return run_command(arguments, folder_.path()); }
   // Both commands refuse this file, by name.
   void expect_refused(const std::string& text, const std::vector<std::string>& phrases) {
     write_text(folder_ / "bad.json", text);

@@ -7,6 +7,7 @@
 #include "engine/core/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/tools/page/sample_run.h"
+#include "tests/tools/run_lockstep.h"
 #include "tools/show/explain.h"
 #include "tools/show/step_timeline.h"
 
@@ -35,14 +36,6 @@ class Page : public ::testing::Test {
   testing::TempFolder folder_;
   std::vector<PageRun> runs_;
 };
-
-std::size_t count(const std::string& text, const std::string& word) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    ++found;
-  }
-  return found;
-}
 
 TEST_F(Page, HoldsAllThatItDraws) {
   testing::write_text(folder_ / "t.json", testing::sample_trace());
@@ -112,8 +105,8 @@ TEST_F(Page, NothingInAFileIsMarkup) {
   add("<b>&.json", run, folder_ / "t.json");
   runs_[0].missing.push_back(attack);  // not UTF-8
   const std::string page = html();
-  EXPECT_EQ(count(page, "<script"), 3u);
-  EXPECT_EQ(count(page, "</script"), 3u);
+  EXPECT_EQ(testing::count_of(page, "<script"), 3u);
+  EXPECT_EQ(testing::count_of(page, "</script"), 3u);
   for (const char* markup : {"<img", "<b>", "<!--"}) EXPECT_THAT(page, Not(HasSubstr(markup)));
   EXPECT_EQ(testing::json_of_page(page)[0]["file"]["host"]["cpu"], text);
 }
@@ -189,48 +182,6 @@ TEST_F(Page, ATimelineTellsHiddenCommunicationFromExposed) {
   EXPECT_NEAR(seconds_of(lanes[0], "backward"), 0.0025, 1e-9);
   EXPECT_NEAR(seconds_of(lanes[1], kHiddenComm), 0.001, 1e-9);
   EXPECT_NEAR(seconds_of(lanes[1], "communication"), 0.0005, 1e-9) << "while it waits";
-}
-
-// One sentence says what the run shows.
-class Headline : public Page {
- protected:
-  std::string sentence(const Json& json) {
-    add("out.json", json);
-    return headline(runs_.back().file);
-  }
-};
-
-TEST_F(Headline, SaysSpeedupIdealAndTheLargestLoss) {
-  Json run = testing::sample_run();
-  run["rows"][2]["speedup"] = 1.0;
-  run["rows"][2]["efficiency"] = 0.5;
-  run["rows"][2]["breakdown_seconds"]["exposed_comm"] = 0.0045;
-  run["rows"][2]["step_seconds"] = 0.010;
-  EXPECT_EQ(sentence(run),
-            "2 CPU devices train 1.00x as fast as one; ideal is 2.00x; the largest loss: exposed "
-            "communication.");
-}
-
-TEST_F(Headline, CallsSimulatedDevicesSoAndNamesThePrediction) {
-  Json run = testing::sample_run();
-  for (auto& row : run["rows"]) {
-    row["kind"] = "acted";
-    row["topology"] = "dgx-a100";
-  }
-  Json predicted = run["rows"][2];
-  predicted["kind"] = "predicted";
-  predicted["speedup"] = 1.7;
-  run["rows"].push_back(predicted);
-  EXPECT_THAT(sentence(run),
-              ::testing::StartsWith("2 simulated GPUs of a dgx-a100 train 1.67x as fast as one "
-                                    "(predicted: 1.70x); ideal is 2.00x; the largest loss: "));
-}
-
-TEST_F(Headline, OfOneRowSaysWhereItsTimeGoes) {
-  Json run = testing::sample_run();
-  run["rows"] = Json::array({run["rows"][0]});
-  EXPECT_EQ(sentence(run),
-            "One CPU device takes 10 ms per step of 64 rows; 60 % of it is backward.");
 }
 
 }  // namespace

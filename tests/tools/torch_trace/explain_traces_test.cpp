@@ -88,8 +88,7 @@ TEST(ExplainTraces, NamesTheRankThatWasMadeSlowAndSinceWhen) {
   EXPECT_THAT(outcome.out, HasSubstr("Its computation time is"));
   EXPECT_THAT(outcome.out, HasSubstr("even out the ranks: rank 2 is the last"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("Without rank")));
-  std::istringstream lines(outcome.out);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  expect_narrow(outcome.out);
 }
 
 TEST(ExplainTraces, FsdpGathersParametersInForwardAndBackward) {
@@ -138,16 +137,13 @@ TEST(ExplainTraces, ComparesNcclWithTheLinksOfATopology) {
   SyntheticTrace trace(0, 8);
   trace.step(0, 0, 1000).kernel("gemm", 0, 400).nccl_all_reduce(400, 500, 25'000'000, 8);
   write_text(folder / "trace.json", trace.text());
-  const Outcome outcome = run_lockstep(
-      words("explain trace.json --topology hgx-h100-8 --json out.json"), folder.path());
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("NVIDIA H100 80GB HBM3"));
+  const std::string text =
+      run_well("explain trace.json --topology hgx-h100-8 --json out.json", folder.path());
+  EXPECT_THAT(text, HasSubstr("NVIDIA H100 80GB HBM3"));
   const nlohmann::json collective = read_json(folder / "out.json")["collectives"][0];
   EXPECT_NEAR(collective["bus_bytes_per_second"].get<double>(), 1.75 * 1e8 / 500e-6, 1);
-  const Outcome predicted = run_lockstep(
-      words("predict --all-reduce 100000000 --topology hgx-h100-8 --devices 8 --json p.json"),
-      folder.path());
-  expect_success(predicted);
+  run_well("predict --all-reduce 100000000 --topology hgx-h100-8 --devices 8 --json p.json",
+           folder.path());
   const nlohmann::json row = read_json(folder / "p.json")["rows"][0];
   const double ring = row["ring_seconds"], nvls = row["nvls_seconds"];
   const double link = collective["link_seconds"];
@@ -224,8 +220,7 @@ SyntheticTrace trace_of_h100() {
 nlohmann::json predicted_from(const SyntheticTrace& trace, const std::string& flags) {
   const TempFolder folder;
   write_text(folder / "trace.json", trace.text());
-  expect_success(run_lockstep(words("predict --from-trace trace.json --json out.json " + flags),
-                              folder.path()));
+  run_well("predict --from-trace trace.json --json out.json " + flags, folder.path());
   return read_json(folder / "out.json")["rows"];
 }
 
@@ -251,8 +246,8 @@ TEST(PredictFromTrace, OneGpusTraceNeedsTheNumberOfParameters) {
   const TempFolder folder;
   write_text(folder / "trace.json", alone.text());
   expect_rejected(
-      run_lockstep(words("predict --from-trace trace.json --topology hgx-h100-8"), folder.path()),
-      2, {"sends no gradients", "--params 25.6M"});
+      run_command("predict --from-trace trace.json --topology hgx-h100-8", folder.path()), 2,
+      {"sends no gradients", "--params 25.6M"});
 }
 
 TEST(PredictFromTrace, RefusesMessagesWithoutSizesAndASecondStep) {
@@ -261,9 +256,8 @@ TEST(PredictFromTrace, RefusesMessagesWithoutSizesAndASecondStep) {
   trace.step(0, 0, 1000).kernel("gemm", 0, 500).kernel("ncclDevKernel_AllReduce", 500, 10);
   write_text(folder / "trace.json", trace.text());
   const std::string command = "predict --from-trace trace.json --topology hgx-h100-8";
-  expect_rejected(run_lockstep(words(command), folder.path()), 1,
-                  {"record it with record_shapes=True"});
-  expect_rejected(run_lockstep(words(command + " --step 0.1"), folder.path()), 2,
+  expect_rejected(run_command(command, folder.path()), 1, {"record it with record_shapes=True"});
+  expect_rejected(run_command(command + " --step 0.1", folder.path()), 2,
                   {"--from-trace", "has its own step"});
 }
 

@@ -1,4 +1,4 @@
-// The page of `lockstep watch`, and its bad input.
+// The page of `lockstep watch`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 class WatchPage : public ::testing::Test {
  protected:
   std::string page_of(const std::string& flags) {
-    outcome_ = run_lockstep(words("watch -o step.html " + flags), folder_.path());
+    outcome_ = run_command("watch -o step.html " + flags, folder_.path());
     expect_success(outcome_);
     return read_text_file(folder_.path() / "step.html", "test");
   }
@@ -44,21 +44,16 @@ TEST_F(WatchPage, HasTwoRecordingsSideBySideAndTheirSentencesAsLists) {
     EXPECT_EQ(recording["fault"], "");
     num_moments += recording["moments"].size();
   }
-  std::size_t num_items = 0;
-  for (std::size_t at = page.find("<li>"); at != page.npos; at = page.find("<li>", at + 1)) {
-    ++num_items;
-  }
-  EXPECT_EQ(num_items, num_moments);
+  EXPECT_EQ(count_of(page, "<li>"), num_moments);
   EXPECT_THAT(page, HasSubstr("equal on all 4 ranks, bit for bit."));
   EXPECT_EQ(page.find(" src="), page.npos) << "the page needs no other file";
   EXPECT_EQ(page.find(" href="), page.npos);
 }
 
 TEST_F(WatchPage, IsMadeByTrainToo) {
-  const Outcome outcome = run_lockstep(
-      words("train --parallel ddp --devices 2 --steps 4 --watch step.html"), folder_.path());
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("watch: step.html"));
+  const std::string out =
+      run_well("train --parallel ddp --devices 2 --steps 4 --watch step.html", folder_.path());
+  EXPECT_THAT(out, HasSubstr("watch: step.html"));
   const std::string page = read_text_file(folder_.path() / "step.html", "test");
   EXPECT_EQ(recordings_of(page)[0]["style"], "ddp");
 }
@@ -79,26 +74,6 @@ TEST_F(WatchPage, QuotesTheEngineForEveryKindOfMoment) {
     ASSERT_TRUE(quotes.contains(kind)) << kind;
     EXPECT_FALSE(quotes[kind]["text"].get<std::string>().empty()) << kind;
   }
-}
-
-TEST(Watch, RejectsWhatItCannotRecordBeforeItTrains) {
-  const auto expect = [](const std::string& flags, int code,
-                         const std::vector<std::string>& phrases) {
-    expect_rejected(run_lockstep(words("watch " + flags)), code, phrases);
-  };
-  expect("--numbers --model mlp:512-1024-10", 2,
-         {"MB, and a page holds 20", "leave out --numbers"});
-  expect("--modes pipeline --batch 8192 --micro-batches 8192 --dataset synthetic:32768x64x10", 2,
-         {"MB, and a page holds 20", "micro-batches"});
-  expect("--ranks processes", 2, {"ranks that are threads", "leave out --ranks processes"});
-  expect("--devices 9", 2, {"[--devices]", "up to 8", "found 9"});
-  expect("--modes dp,ddp,zero1", 2, {"[--modes]", "found 3"});
-  expect("--modes dpp", 2, {"--modes", "dpp"});
-  expect("--bitwise", 2, {"--bitwise"});
-  expect("-o no/such/folder.html", 1, {"[--output]", "no/such"});
-  expect_rejected(
-      run_lockstep(words("train --parallel ddp --devices 2 --ranks processes --watch x")), 2,
-      {"[--watch]", "--ranks processes"});
 }
 
 }  // namespace
