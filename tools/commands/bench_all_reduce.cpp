@@ -89,16 +89,12 @@ std::vector<std::string> names_in(const std::map<std::string, T>& map) {
 }
 
 void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
-  command.add_option("-b,--minbytes", flags.first_bytes, "smallest size, as in 16K")
-      ->type_name("BYTES");
-  command.add_option("-e,--maxbytes", flags.last_bytes, "largest size, as in 64M")
-      ->type_name("BYTES");
+  add_option(command, "-b,--minbytes", flags.first_bytes, "BYTES", "smallest size, as in 16K");
+  add_option(command, "-e,--maxbytes", flags.last_bytes, "BYTES", "largest size, as in 64M");
   CLI::Option* const factor =
       command.add_option("-f,--stepfactor", flags.factor, "factor from one size to the next");
-  command
-      .add_option("-i,--stepbytes", flags.step_bytes,
-                  "instead of -f: bytes from one size to the next, as in 1M")
-      ->type_name("BYTES")
+  add_option(command, "-i,--stepbytes", flags.step_bytes, "BYTES",
+             "instead of -f: bytes from one size to the next, as in 1M")
       ->excludes(factor);
   command
       .add_option("-d,--datatype", flags.datatype, "type of the elements; all: one after the other")

@@ -318,28 +318,22 @@ void add_bench_step_command(CLI::App& bench, const CommandLine& command, int& ex
   auto flags = std::make_shared<BenchStepFlags>();
   CLI::App& step = *bench.add_subcommand("step", "Time a training step on one device");
   add_training_flag(step, flags->training, "--device");
-  step.add_option("--model", flags->models, "one or several, separated by commas")
-      ->type_name("MODELS")
+  add_option(step, "--model", flags->models, "MODELS", "one or several, separated by commas")
       ->delimiter(',');
-  step.add_option(
-          "--dataset", flags->dataset,
-          "the rows that it takes: digits, synthetic:8x28x28x1x10, embedded-text (default: as "
-          "wide as an mlp is; for a GPT GPT-2's 50,257 tokens; else digits)")
-      ->type_name("DATA");
-  step.add_option("--batch", flags->batches,
-                  fmt::format("rows of a step, one number or several (default: {}; for images {}; "
-                              "for texts {})",
-                              kRowBatches, kImageBatches, kTextBatches))
-      ->type_name("COUNTS");
-  step.add_option("--threads-per-device", flags->threads,
-                  "CPU threads, one number or several, as in 1,2 (default: all cores)")
-      ->type_name("COUNTS");
+  add_option(step, "--dataset", flags->dataset, "DATA",
+             "the rows that it takes: digits, synthetic:8x28x28x1x10, embedded-text (default: as "
+             "wide as an mlp is; for a GPT GPT-2's 50,257 tokens; else digits)");
+  add_option(step, "--batch", flags->batches, "COUNTS",
+             fmt::format("rows of a step, one number or several (default: {}; for images {}; "
+                         "for texts {})",
+                         kRowBatches, kImageBatches, kTextBatches));
+  add_option(step, "--threads-per-device", flags->threads, "COUNTS",
+             "CPU threads, one number or several, as in 1,2 (default: all cores)");
   step.add_option("--seconds", flags->seconds, "how long to measure each row");
   step.add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
   step.add_flag("--memory", flags->memory, "print also what each layer keeps in memory");
   add_training_flag(step, flags->training, "--precision");
-  step.add_option("--json", flags->json_path, "write the rows here (-: standard output)")
-      ->type_name("FILE");
+  add_option(step, "--json", flags->json_path, "FILE", "write the rows here (-: standard output)");
   // Ten flags in all, so none of them is rare.
   group_flags(step, {{"What to train", {"--model", "--dataset", "--batch"}},
                      {"On what", {"--device", "--threads-per-device"}},

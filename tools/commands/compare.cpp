@@ -301,15 +301,13 @@ void add_compare_command(CLI::App& program, const CommandLine& command, int& exi
   group_flags(compare,
               training_groups({"--model", "--dataset", "--epochs", "--steps", "--batch", "--modes",
                                "--devices", "--threads-per-device", "--predict", "--json"}));
-  compare
-      .add_option("--modes", flags->modes,
-                  "ways to train on several devices: dp (PyTorch's DataParallel), ddp (its "
-                  "DistributedDataParallel), pipeline, zero1, zero2, zero3, tensor")
-      ->type_name("MODES")
+  add_option(compare, "--modes", flags->modes, "MODES",
+             "ways to train on several devices: dp (PyTorch's DataParallel), ddp (its "
+             "DistributedDataParallel), pipeline, zero1, zero2, zero3, tensor")
       ->delimiter(',')
       ->check(one_of({"dp", "ddp", "pipeline", "zero1", "zero2", "zero3", "tensor"}));
-  compare.add_option("--devices", flags->device_counts, "numbers of devices, a row for each")
-      ->type_name("COUNTS");
+  add_option(compare, "--devices", flags->device_counts, "COUNTS",
+             "numbers of devices, a row for each");
   compare.add_flag("--interrupt", flags->interrupt,
                    "stop the last row after a third, resume it in a new process, and judge that");
   compare.add_flag("--wide", flags->wide, "print all columns, wider than 80 characters");

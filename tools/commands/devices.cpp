@@ -89,14 +89,10 @@ void run_devices(const DevicesFlags& flags, const CLI::App& command) {
 void add_devices_command(CLI::App& program) {
   auto flags = std::make_shared<DevicesFlags>();
   CLI::App& devices = *program.add_subcommand("devices", "List the devices of this machine");
-  CLI::Option* const json =
-      devices.add_option("--json", flags->json_path, "write the list here (-: standard output)")
-          ->type_name("FILE");
-  devices
-      .add_option(
-          "--free", flags->free,
-          "print only which N idle GPUs have the most free memory, for CUDA_VISIBLE_DEVICES")
-      ->type_name("N")
+  CLI::Option* const json = add_option(devices, "--json", flags->json_path, "FILE",
+                                       "write the list here (-: standard output)");
+  add_option(devices, "--free", flags->free, "N",
+             "print only which N idle GPUs have the most free memory, for CUDA_VISIBLE_DEVICES")
       ->default_str("")
       ->excludes(json);
   devices.callback([flags, &devices] { run_devices(*flags, devices); });

@@ -142,9 +142,8 @@ void add_doctor_command(CLI::App& program, const CommandLine& command, int& exit
       kDoctor, "Run a program and name the rules of data-parallel training that it breaks");
   doctor_command.add_option("--timeout", flags->timeout_seconds,
                             "kill the program after so many seconds");
-  doctor_command
-      .add_option("--json", flags->json_path, "write the findings here (-: standard output)")
-      ->type_name("FILE");
+  add_option(doctor_command, "--json", flags->json_path, "FILE",
+             "write the findings here (-: standard output)");
   doctor_command.footer(
       "Then comes -- and the program with its arguments:\n  lockstep doctor -- ./my_training\n"
       "The exit code is 0 if nothing was found, 1 if something was or the program failed, and 2 if "

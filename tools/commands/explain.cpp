@@ -117,14 +117,10 @@ void add_explain_command(CLI::App& program, const CommandLine& command) {
                   ".json.gz, one of each rank")
       ->required()
       ->type_name("FILE");
-  explain
-      .add_option("--topology", flags->topology,
-                  "with traces: compare their collectives with this machine's links")
-      ->type_name("TOPOLOGY");
-  explain
-      .add_option("--json", flags->json_path,
-                  "with traces: write the breakdown here (-: standard output)")
-      ->type_name("FILE");
+  add_option(explain, "--topology", flags->topology, "TOPOLOGY",
+             "with traces: compare their collectives with this machine's links");
+  add_option(explain, "--json", flags->json_path, "FILE",
+             "with traces: write the breakdown here (-: standard output)");
   explain.footer("lockstep predict --workload RUN says what other devices and batches would give.");
   explain.callback([flags, command] { explain_files(*flags, command); });
 }

@@ -108,26 +108,18 @@ void add_grade_command(CLI::App& program) {
       *program.add_subcommand("grade", "Grade a lab: build and check students' solutions");
   grade.add_option("labdir", flags->folder, "a lab's folder, or a folder of submissions")
       ->required();
-  grade
-      .add_option("--hidden", flags->hidden,
-                  "run the hidden checks too, with the secret in this folder")
-      ->type_name("FOLDER");
-  grade.add_option("--json", flags->json_path, "write the report here (-: standard output)")
-      ->type_name("FILE");
+  add_option(grade, "--hidden", flags->hidden, "FOLDER",
+             "run the hidden checks too, with the secret in this folder");
+  add_option(grade, "--json", flags->json_path, "FILE",
+             "write the report here (-: standard output)");
   grade.add_option("--format", flags->format, "format of the output and of --json")
       ->check(one_of({"text", "gradescope"}));
-  grade.add_option("--csv", flags->csv_path, "write a line for each submission here")
-      ->type_name("FILE");
-  grade.add_option("--html", flags->html_path, "write a page with all submissions here")
-      ->type_name("FILE");
-  grade
-      .add_option("--watch", flags->watch_path,
-                  "write a page here in which a puzzle's schedule plays, with memory over time")
-      ->type_name("FILE");
-  grade
-      .add_option("--pass", flags->pass_percent,
-                  "exit with 1 if a submission has less than this percentage of the points")
-      ->type_name("PERCENT")
+  add_option(grade, "--csv", flags->csv_path, "FILE", "write a line for each submission here");
+  add_option(grade, "--html", flags->html_path, "FILE", "write a page with all submissions here");
+  add_option(grade, "--watch", flags->watch_path, "FILE",
+             "write a page here in which a puzzle's schedule plays, with memory over time");
+  add_option(grade, "--pass", flags->pass_percent, "PERCENT",
+             "exit with 1 if a submission has less than this percentage of the points")
       ->check(CLI::Range(0, 100));
   grade.callback([flags] { run_grade(*flags); });
 }

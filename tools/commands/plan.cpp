@@ -89,11 +89,10 @@ void add_plan_command(CLI::App& program) {
 
   CLI::App& buckets =
       *plan.add_subcommand("buckets", "Print which gradients DDP all-reduces together");
-  buckets.add_option("--model", flags->model, "the net, as in mlp:64-1024-10, lenet or resnet18")
-      ->type_name("MODEL");
-  buckets
-      .add_option("--dataset", flags->dataset, "the rows that the model takes, as for bench step")
-      ->type_name("DATA");
+  add_option(buckets, "--model", flags->model, "MODEL",
+             "the net, as in mlp:64-1024-10, lenet or resnet18");
+  add_option(buckets, "--dataset", flags->dataset, "DATA",
+             "the rows that the model takes, as for bench step");
   buckets.add_option("--first-bucket-mib", flags->first_bucket_mib,
                      "size of the first bucket in MiB");
   buckets.add_option("--bucket-mib", flags->bucket_mib, "size of each later bucket in MiB");
@@ -101,11 +100,9 @@ void add_plan_command(CLI::App& program) {
 
   CLI::App& reduce =
       *plan.add_subcommand("all-reduce", "Print who sends which elements to whom, step by step");
-  reduce
-      .add_option("--plan", flags->algorithm,
-                  "how it sends: ring, tree, halving-doubling, one-shot, two-shot, "
-                  "reduce-broadcast or hierarchical")
-      ->type_name("PLAN");
+  add_option(reduce, "--plan", flags->algorithm, "PLAN",
+             "how it sends: ring, tree, halving-doubling, one-shot, two-shot, "
+             "reduce-broadcast or hierarchical");
   reduce.add_option("--ranks", flags->ranks, "how many ranks there are, with a buffer each")
       ->check(CLI::Range(1, kMostPlannedDevices));
   reduce.add_option("--hosts", flags->hosts, "how many hosts they are on")

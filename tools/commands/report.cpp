@@ -72,11 +72,9 @@ void add_report_command(CLI::App& program) {
                   "run files (--json of train and compare), or folders of them")
       ->default_str("")
       ->required();
-  report.add_option("-o,--output", flags->output_path, "write the page here")->type_name("FILE");
-  report
-      .add_option("--trace-file", flags->trace_path,
-                  "the run's timeline (default: the file that its --trace named)")
-      ->type_name("FILE");
+  add_option(report, "-o,--output", flags->output_path, "FILE", "write the page here");
+  add_option(report, "--trace-file", flags->trace_path, "FILE",
+             "the run's timeline (default: the file that its --trace named)");
   report.callback([flags] { run_report(*flags); });
 }
 

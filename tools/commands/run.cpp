@@ -97,32 +97,30 @@ void read_variables(RunFlags& flags) {
 
 // flags must live as long as run.
 void add_run_flags(CLI::App& run, RunFlags& flags) {
-  run.add_option("--nnodes", flags.nnodes, "how many machines; each starts its own `lockstep run`")
-      ->type_name("N");
-  run.add_option("--nproc-per-node,--nproc_per_node", flags.nproc_per_node,
-                 "ranks on this machine; gpu: one for each GPU, cpu: one for each core, auto: gpu "
-                 "if there are GPUs, else cpu")
-      ->type_name("N|gpu|cpu|auto");
+  add_option(run, "--nnodes", flags.nnodes, "N",
+             "how many machines; each starts its own `lockstep run`");
+  add_option(run, "--nproc-per-node,--nproc_per_node", flags.nproc_per_node, "N|gpu|cpu|auto",
+             "ranks on this machine; gpu: one for each GPU, cpu: one for each core, auto: gpu "
+             "if there are GPUs, else cpu");
   run.add_option("--node-rank,--node_rank", flags.node_rank, "which of the machines this is");
-  CLI::Option* const address = run.add_option("--master-addr,--master_addr", flags.master_address,
-                                              "the machine with --node-rank 0 (default: 127.0.0.1)")
-                                   ->type_name("HOST");
+  CLI::Option* const address =
+      add_option(run, "--master-addr,--master_addr", flags.master_address, "HOST",
+                 "the machine with --node-rank 0 (default: 127.0.0.1)");
   CLI::Option* const port = run.add_option("--master-port,--master_port", flags.master_port,
                                            "port where the ranks meet (default: 29500)")
                                 ->check(CLI::Range(1, 65535));
   CLI::Option* const standalone =
       run.add_flag("--standalone", flags.standalone, "one machine, and any free port");
   CLI::Option* const endpoint =
-      run.add_option("--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
-                     "instead of --master-addr and --master-port")
-          ->type_name("HOST:PORT");
+      add_option(run, "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint, "HOST:PORT",
+                 "instead of --master-addr and --master-port");
   endpoint->excludes(address)->excludes(port);
   standalone->excludes(address)->excludes(port)->excludes(endpoint);
   run.add_option("--rdzv-backend,--rdzv_backend", flags.rdzv_backend,
                  "the ranks always meet at rank 0's store")
       ->check(one_of({"static", "c10d"}));
-  run.add_option("--rdzv-id,--rdzv_id", flags.options.run_id, "name of the job, for its logs")
-      ->type_name("NAME");
+  add_option(run, "--rdzv-id,--rdzv_id", flags.options.run_id, "NAME",
+             "name of the job, for its logs");
   run.add_option("--max-restarts,--max_restarts", flags.options.max_restarts,
                  "how often to start all ranks again after a failure")
       ->check(CLI::Range(0, kMostRestarts));
@@ -131,22 +129,17 @@ void add_run_flags(CLI::App& run, RunFlags& flags) {
       ->default_str("");
   run.add_option("--shutdown-timeout,--shutdown_timeout", flags.options.shutdown_seconds,
                  "seconds between SIGTERM and SIGKILL");
-  run.add_option("--log-dir,--log_dir", flags.log_dir,
-                 "folder for logs: FOLDER/NAME_x/attempt_N/LOCAL_RANK/{stdout,stderr}.log")
-      ->type_name("FOLDER");
-  run.add_option("-r,--redirects", flags.redirects,
-                 "streams that go to logs only, in the words of --tee")
-      ->type_name("STREAMS");
-  run.add_option("-t,--tee", flags.tee,
-                 "streams that go to logs and to the console: 0 none, 1 stdout, 2 stderr, 3 both; "
-                 "0:3,1:2 says it for each local rank")
-      ->type_name("STREAMS");
-  run.add_option("--local-ranks-filter,--local_ranks_filter", flags.local_ranks_filter,
-                 "show only these local ranks on the console, as in 0,2")
-      ->type_name("RANKS");
-  run.add_option("--role", flags.options.role,
-                 "name of the ranks' role, which they find in ROLE_NAME")
-      ->type_name("NAME");
+  add_option(run, "--log-dir,--log_dir", flags.log_dir, "FOLDER",
+             "folder for logs: FOLDER/NAME_x/attempt_N/LOCAL_RANK/{stdout,stderr}.log");
+  add_option(run, "-r,--redirects", flags.redirects, "STREAMS",
+             "streams that go to logs only, in the words of --tee");
+  add_option(run, "-t,--tee", flags.tee, "STREAMS",
+             "streams that go to logs and to the console: 0 none, 1 stdout, 2 stderr, 3 both; "
+             "0:3,1:2 says it for each local rank");
+  add_option(run, "--local-ranks-filter,--local_ranks_filter", flags.local_ranks_filter, "RANKS",
+             "show only these local ranks on the console, as in 0,2");
+  add_option(run, "--role", flags.options.role, "NAME",
+             "name of the ranks' role, which they find in ROLE_NAME");
   run.add_option("--bind-to,--bind_to", flags.bind_to,
                  "core: each rank has cores of its own, if there are enough; none: all share them")
       ->check(one_of({"core", "none"}));

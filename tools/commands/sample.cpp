@@ -156,14 +156,11 @@ void add_sample_command(CLI::App& program) {
   auto flags = std::make_shared<SampleFlags>();
   flags->dataset.clear();  // the file says the characters
   CLI::App& sample = *program.add_subcommand("sample", "Continue a text with a trained GPT");
-  sample
-      .add_option(
-          "--init", flags->init_path,
-          "the weights, as train --save writes them (safetensors, or the index of several files)")
-      ->type_name("FILE")
+  add_option(
+      sample, "--init", flags->init_path, "FILE",
+      "the weights, as train --save writes them (safetensors, or the index of several files)")
       ->required();
-  sample.add_option("--prompt", flags->prompt, "the text to continue; it is printed first")
-      ->type_name("TEXT")
+  add_option(sample, "--prompt", flags->prompt, "TEXT", "the text to continue; it is printed first")
       ->required();
   sample.add_option("--tokens", flags->num_tokens, "how many tokens to write")
       ->check(CLI::Range(1, 1 << 30));
@@ -175,18 +172,14 @@ void add_sample_command(CLI::App& program) {
                   "draw among so many of the likeliest tokens (default: all)")
       ->check(CLI::Range(1, 1 << 30));
   sample.add_option("--seed", flags->seed, "seed of the draws")->check(whole_number());
-  sample
-      .add_option("--model", flags->model,
-                  "for weights from elsewhere: gpt2, gpt2-medium or "
-                  "gpt:LAYERS-HEADS-CHANNELS-CONTEXT")
-      ->type_name("MODEL");
+  add_option(sample, "--model", flags->model, "MODEL",
+             "for weights from elsewhere: gpt2, gpt2-medium or "
+             "gpt:LAYERS-HEADS-CHANNELS-CONTEXT");
   CLI::Option* const vocab = sample.add_option(
       "--vocab", flags->vocab_dir, "the folder of GPT-2's tokens: encoder.json and vocab.bpe");
   vocab->type_name("FOLDER");
-  sample
-      .add_option("--dataset", flags->dataset,
-                  "for weights from elsewhere: the text whose characters are the tokens")
-      ->type_name("DATA")
+  add_option(sample, "--dataset", flags->dataset, "DATA",
+             "for weights from elsewhere: the text whose characters are the tokens")
       ->excludes(vocab);
   for (const char* name : {"--data-dir", "--device", "--threads-per-device", "--precision"}) {
     add_training_flag(sample, *flags, name);

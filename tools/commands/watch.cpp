@@ -136,18 +136,15 @@ void add_watch_command(CLI::App& program) {
   add_compare_flags(watch, flags->training);
   group_flags(watch, training_groups({"--modes", "--devices", "--model", "--dataset", "--batch",
                                       "--plan", "--numbers", "--output"}));
-  watch
-      .add_option(
-          "--modes", flags->modes,
-          "how the devices train: single, dp, ddp, pipeline, zero1, zero2, zero3 or tensor; "
-          "two of them play side by side, as in dp,ddp")
-      ->type_name("MODES")
+  add_option(watch, "--modes", flags->modes, "MODES",
+             "how the devices train: single, dp, ddp, pipeline, zero1, zero2, zero3 or tensor; "
+             "two of them play side by side, as in dp,ddp")
       ->delimiter(',')
       ->check(one_of({"single", "dp", "ddp", "pipeline", "zero1", "zero2", "zero3", "tensor"}));
   watch.add_option("--devices", flags->devices, "how many devices of the CPU");
   watch.add_flag("--numbers", flags->numbers,
                  "show the values of gradients and weights, too: for small models");
-  watch.add_option("-o,--output", flags->output_path, "write the page here")->type_name("FILE");
+  add_option(watch, "-o,--output", flags->output_path, "FILE", "write the page here");
   watch.callback([flags, &watch] {
     flags->training.given = given_flags(watch);
     resolve_pipeline_flags(flags->training);

@@ -7,6 +7,13 @@
 
 namespace lockstep::tools {
 
+// Adds an option whose value has this name in --help, such as "FILE".
+template <typename Value>
+CLI::Option* add_option(CLI::App& command, const std::string& names, Value& value,
+                        const std::string& value_name, const std::string& help) {
+  return command.add_option(names, value, help)->type_name(value_name);
+}
+
 // Accepts only these values; the error proposes the one that is most like the word.
 CLI::Validator one_of(const std::vector<std::string>& words);
 
