@@ -47,9 +47,7 @@ std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
   for (const std::string& note : contention_notes(rows)) lines.push_back(note);
   std::vector<std::string> distinct;
   for (const std::string& line : lines) {
-    if (!line.empty() && std::find(distinct.begin(), distinct.end(), line) == distinct.end()) {
-      distinct.push_back(line);
-    }
+    if (std::ranges::find(distinct, line) == distinct.end()) distinct.push_back(line);
   }
   return distinct;
 }
@@ -75,13 +73,13 @@ void require_right_rows(const std::vector<const RunRow*>& rows) {
 void print_verdict(const TrainingTask& task, const std::vector<const RunRow*>& rows,
                    std::FILE* out) {
   if (task.sampler == Sampler::torch) {
-    fmt::print(out, "{}\n", wrap("weights: not compared; " + torch_sampler_note(task)));
+    print_wrapped(out, "weights: not compared; " + torch_sampler_note(task));
     return;
   }
   std::vector<Verdict> verdicts;
   for (const RunRow* row : rows) verdicts.push_back(*row->verdict);
   for (const std::string& line : verdict_lines(task, verdicts)) {
-    fmt::print(out, "{}\n", wrap(line));
+    print_wrapped(out, line);
   }
 }
 
@@ -189,10 +187,9 @@ void print_beginning(const TrainingFlags& flags, const std::vector<PlannedRow>& 
                                               num_gpus == 1 ? runtime::physical_gpus()[0].name
                                                             : count_text(num_gpus, "GPU"));
   fmt::print(out, "using device: {} ({})\n", lockstep::to_string(type), where);
-  fmt::print(out, "{}\n", wrap(describe_work(flags, plan)));
-  for (const std::string& note : {link_note(flags), slow_motion_note(plan[0].task)}) {
-    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
-  }
+  print_wrapped(out, describe_work(flags, plan));
+  print_wrapped(out, link_note(flags));
+  print_wrapped(out, slow_motion_note(plan[0].task));
 }
 
 std::vector<PredictedRow> predict_and_print(const PredictionTask& prediction,
@@ -201,7 +198,7 @@ std::vector<PredictedRow> predict_and_print(const PredictionTask& prediction,
   std::vector<PredictedRow> rows = predict_compared_rows(prediction, workload, plan, out);
   fmt::print(out, "~: predicted for {} ({}), not measured\n", prediction.topology.name,
              prediction.topology.device.name);
-  for (const std::string& note : record_notes(rows)) fmt::print(out, "{}\n", wrap(note));
+  for (const std::string& note : record_notes(rows)) print_wrapped(out, note);
   return rows;
 }
 
@@ -233,8 +230,7 @@ int judge_and_explain(const CompareFlags& flags, const std::vector<PlannedRow>& 
     return end_compare(flags, rows.size(), plan.size());
   }
   const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const std::string limit = limit_sentence(parse_run_file("--json", text, "compare"));
-  if (!limit.empty()) fmt::print(out, "{}\n", wrap(limit));
+  print_wrapped(out, limit_sentence(parse_run_file("--json", text, "compare")));
   return end_compare(flags, rows.size(), plan.size());
 }
 
@@ -270,7 +266,7 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
     predicted = predict_and_print(measured_by(*prediction, rows[0]), workload, all_rows, out);
   }
   fmt::print(out, "{}\n", table_legend(rows[0]));
-  for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));
+  for (const std::string& note : notes(plan, rows)) print_wrapped(out, note);
   if (!training.trace_path.empty() && is_complete) {
     const DevicePlacement& last = plan.back().placement;
     if (!has_processes(training, last)) write_trace(training, last, trace::collect());

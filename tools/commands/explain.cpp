@@ -49,12 +49,11 @@ void run_explain(const std::string& path) {
   const RunFile file = read_run_file(path, "explain");
   const std::string model = file.config_value("model");
   const std::string dataset = file.config_value("dataset");
-  if (!model.empty())
-    fmt::print("{}\n", wrap(fmt::format("{} on {}", shown(model), shown(dataset))));
+  if (!model.empty()) print_wrapped(stdout, fmt::format("{} on {}", shown(model), shown(dataset)));
   if (file.interrupted) {
-    fmt::print("{}\n", wrap(fmt::format("{} was {}", shown(path), *file.interrupted)));
+    print_wrapped(stdout, fmt::format("{} was {}", shown(path), *file.interrupted));
   }
-  fmt::print("{}\n", wrap(headline(file)));
+  print_wrapped(stdout, headline(file));
   const std::vector<Answer> answers = explain(file);
   for (const Answer& answer : answers) {
     fmt::print("\n{}\n{}\n", answer.title, wrap(answer.text));

@@ -304,12 +304,11 @@ RunRow interrupted_row(const PlannedRow& planned, const TrainingFlags& flags, Re
   RunRow row = run_resumed_row(flags, planned);
   judge_row(planned, repeater.single(planned, planned.task), repeater.repeats_of_resumed(planned),
             row);
-  fmt::print(
-      out, "{}\n",
-      wrap(fmt::format("{} x{}, stopped after step {} of {} and resumed in a new process: "
-                       "drift {:.1e}",
-                       to_string(planned.placement.mode), planned.placement.devices.size(),
-                       *row.resumed_after, planned.task.num_steps, row.max_abs_weight_diff)));
+  print_wrapped(out,
+                fmt::format("{} x{}, stopped after step {} of {} and resumed in a new process: "
+                            "drift {:.1e}",
+                            to_string(planned.placement.mode), planned.placement.devices.size(),
+                            *row.resumed_after, planned.task.num_steps, row.max_abs_weight_diff));
   return row;
 }
 
@@ -359,7 +358,7 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
     const std::size_t index = rows.size();
     if (shares_cores(planned, flags.training) &&
         (is_single || !shares_cores(plan[index - 1], flags.training))) {
-      fmt::print(out, "{}\n", wrap(sharing_line(plan, index, flags.training)));
+      print_wrapped(out, sharing_line(plan, index, flags.training));
     }
     progress.begin_row();
     TrainingFlags of_row = flags.training;
@@ -374,11 +373,11 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
     const std::size_t changed = is_again ? measure_again(plan, flags.training, rows) : index;
     progress.end_row();
     if (is_again) {
-      fmt::print(out, "{}\n",
-                 wrap(fmt::format("{} x{} came out {:.0f} % efficient, so it and one device were "
-                                  "measured again:",
-                                  to_string(planned.placement.mode),
-                                  planned.placement.devices.size(), 100 * first.efficiency)));
+      print_wrapped(out,
+                    fmt::format("{} x{} came out {:.0f} % efficient, so it and one device were "
+                                "measured again:",
+                                to_string(planned.placement.mode), planned.placement.devices.size(),
+                                100 * first.efficiency));
     }
     for (std::size_t i = changed; i <= index; ++i) {
       fmt::print(out, "{}\n", table_line(rows[i], baseline_of(rows, i), width));

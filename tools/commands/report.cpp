@@ -48,15 +48,15 @@ void run_report(const ReportFlags& flags) {
   write_file_atomically(flags.output_path, html);
   for (const page::PageRun& run : runs) {
     if (run.file.interrupted) {
-      fmt::print("{}\n", wrap(fmt::format("{} was {}", run.name, *run.file.interrupted)));
+      print_wrapped(stdout, fmt::format("{} was {}", run.name, *run.file.interrupted));
     }
     for (const std::string& missing : run.missing) {
-      fmt::print("{}\n", wrap(fmt::format("{}: {}", run.name, missing)));
+      print_wrapped(stdout, fmt::format("{}: {}", run.name, missing));
     }
   }
   if (!found.left_out.empty()) {
-    fmt::print("{}\n",
-               wrap(fmt::format("left out, not a run file: {}", fmt::join(found.left_out, ", "))));
+    print_wrapped(stdout,
+                  fmt::format("left out, not a run file: {}", fmt::join(found.left_out, ", ")));
   }
   fmt::print("report: {} ({} run{}, {} kB); open it in a browser\n", flags.output_path, runs.size(),
              runs.size() == 1 ? "" : "s", html.size() / 1000);

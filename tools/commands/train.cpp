@@ -80,7 +80,7 @@ void print_beginning(const TrainingFlags& flags, const TrainingTask& task,
                      const DevicePlacement& placement, const RankJob* job) {
   std::FILE* const out = progress_stream(flags);
   fmt::print(out, "{}\n", describe_devices(job ? devices_here(*job) : placement.devices));
-  if (job) fmt::print(out, "{}\n", wrap(describe_job(*job)));
+  if (job) print_wrapped(out, describe_job(*job));
   print_task(flags, task, placement);
   std::fflush(out);
 }

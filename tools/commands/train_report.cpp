@@ -56,21 +56,19 @@ std::FILE* progress_stream(const TrainingFlags& flags) {
 void print_task(const TrainingFlags& flags, const TrainingTask& task,
                 const DevicePlacement& placement) {
   std::FILE* const out = progress_stream(flags);
-  fmt::print(
-      out, "{}\n",
-      wrap(fmt::format("{} on {}: {}, {}", task.model, flags.dataset,
-                       count_text(task.data->train.num_rows(), "training row"), steps_text(task))));
+  print_wrapped(
+      out, fmt::format("{} on {}: {}, {}", task.model, flags.dataset,
+                       count_text(task.data->train.num_rows(), "training row"), steps_text(task)));
   if (task.resumed) {
     fmt::print(out, "resumed after step {} of {}\n", task.first_step(), task.num_steps);
-    const std::string moved = describe_moved_place(task);
-    if (!moved.empty()) fmt::print(out, "{}\n", wrap(moved));
+    print_wrapped(out, describe_moved_place(task));
   } else if (!flags.resume.empty()) {
     fmt::print(out, "no checkpoint in {} yet: starting from step 0\n", flags.checkpoint_dir);
   }
   fmt::print(out, "{}", describe_decay_groups(task));
   for (const std::string& note : {idle_note(task, placement), torch_sampler_note(task),
                                   link_note(flags), slow_motion_note(task)}) {
-    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
+    print_wrapped(out, note);
   }
 }
 
@@ -109,8 +107,8 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
                      const TrainingTask& task, const RunRow& row, const trace::Recording& recording,
                      Device measured_on) {
   std::FILE* const out = progress_stream(flags);
-  if (row.result.simulated) fmt::print(out, "{}\n", wrap(factor_note({row})));
-  for (const std::string& note : contention_notes({row})) fmt::print(out, "{}\n", wrap(note));
+  if (row.result.simulated) print_wrapped(out, factor_note({row}));
+  for (const std::string& note : contention_notes({row})) print_wrapped(out, note);
   if (row.result.stopped_by != 0) {
     // The last whole epoch's figure is not that of these weights.
   } else if (!row.result.epoch_validation_loss.empty()) {
@@ -118,8 +116,7 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   } else if (!task.is_text()) {
     fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy());
   }
-  const std::string bubble = bubble_text(task, row.placement.devices.size(), row.result.bubble);
-  if (!bubble.empty()) fmt::print(out, "{}\n", wrap(bubble));
+  print_wrapped(out, bubble_text(task, row.placement.devices.size(), row.result.bubble));
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
   if (!flags.save_path.empty()) {
     nn::save_weights(flags.save_path, row.result.weights, metadata_of(task));

@@ -49,7 +49,7 @@ void choose_data(TrainingFlags& flags) {
       fitting_data(flags.model, static_cast<std::size_t>(std::max(1, flags.batch.value_or(64))));
   if (data.empty()) return;
   flags.dataset = data;
-  fmt::print("{}\n", wrap(fmt::format("data: --dataset {}, which fits {}", data, flags.model)));
+  print_wrapped(stdout, fmt::format("data: --dataset {}, which fits {}", data, flags.model));
 }
 
 // Buckets of a third of the gradients, so that a small model has some, too.
@@ -119,10 +119,8 @@ void run_watch(WatchFlags flags) {
     watch::Recorder recorder(numbers);
     train(row.task, row.placement);
     recordings.push_back(recorded(row.task, row.placement, recorder));
-    fmt::print("{}\n",
-               wrap(fmt::format("{}: {}", recordings.back().title, recordings.back().about)));
-    const std::string fault = watch::tell(recordings.back().recording).fault;
-    if (!fault.empty()) fmt::print("{}\n", wrap(fault));
+    print_wrapped(stdout, fmt::format("{}: {}", recordings.back().title, recordings.back().about));
+    print_wrapped(stdout, watch::tell(recordings.back().recording).fault);
   }
   write_watch_page(flags.output_path, recordings, stdout);
 }

@@ -33,6 +33,10 @@ std::string wrap(std::string_view text, std::size_t columns, std::size_t margin)
   return lines.append(text);
 }
 
+void print_wrapped(std::FILE* out, std::string_view text) {
+  if (!text.empty()) fmt::print(out, "{}\n", wrap(text));
+}
+
 std::string count_text(std::size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,9 @@ inline constexpr std::size_t kTerminalColumns = 80;
 // first begins with the margin's spaces.
 std::string wrap(std::string_view text, std::size_t columns = kTerminalColumns,
                  std::size_t margin = 0);
+
+// Prints the text as lines of that width; of an empty one nothing.
+void print_wrapped(std::FILE* out, std::string_view text);
 
 // "1 epoch", "24 steps".
 std::string count_text(std::size_t count, std::string_view noun);
