@@ -5,25 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/check/elements.h"
+
 namespace lockstep::tools {
 namespace {
 
-constexpr std::size_t kNumElements = 32;
-
-// Element i that is looked at, of `size`: spread evenly, and elsewhere in the next step.
-std::size_t place_of(std::size_t step, std::size_t i, std::size_t size) {
-  const double turns = 0.6180339887498949 * static_cast<double>(i + 1) +  // the golden ratio
-                       0.7548776662466927 * static_cast<double>(step);
-  return static_cast<std::size_t>((turns - std::floor(turns)) * static_cast<double>(size));
-}
-
 double sign_of(std::size_t i) {
   return i % 2 == 0 ? 1 : -1;
-}
-
-double value_at(const Tensor& tensor, std::size_t place) {
-  return tensor.dtype() == DType::float64 ? tensor.host<const double>()[place]
-                                          : tensor.host<const float>()[place];
 }
 
 // The factor that the gradients have in common: the one that fits best.
@@ -47,8 +35,9 @@ GradientParts::GradientParts(const std::vector<nn::NamedParameter>& parameters)
       const Tensor& gradient = parameter.grad();
       double sum = 0;
       double size = 0;
-      for (std::size_t i = 0; i < kNumElements; ++i) {
-        const double value = value_at(gradient, place_of(step_, i, gradient.num_elements()));
+      for (std::size_t i = 0; i < kFewElements; ++i) {
+        const double value =
+            element_at(gradient, place_of_element(i, gradient.num_elements(), step_));
         sum += sign_of(i) * value;
         size += std::abs(value);
       }
@@ -77,10 +66,10 @@ StepParts GradientParts::end(const std::vector<parallel::ShardPiece>& pieces) {
     const auto p = static_cast<std::size_t>(named - parameters_.begin());
     const Tensor& gradient = piece.value.grad();
     if (!gradient.defined() || named == parameters_.end()) continue;
-    for (std::size_t i = 0; i < kNumElements; ++i) {
-      const std::size_t place = place_of(step_, i, piece.shape.num_elements());
+    for (std::size_t i = 0; i < kFewElements; ++i) {
+      const std::size_t place = place_of_element(i, piece.shape.num_elements(), step_);
       const bool is_mine = place >= piece.offset && place < piece.offset + gradient.num_elements();
-      if (is_mine) parts_.reduced[p] += sign_of(i) * value_at(gradient, place - piece.offset);
+      if (is_mine) parts_.reduced[p] += sign_of(i) * element_at(gradient, place - piece.offset);
     }
   }
   return parts_;
@@ -111,7 +100,7 @@ std::optional<Finding> judge_parts(std::size_t step, const std::vector<StepParts
       return Finding{"gradients", step, static_cast<int>(rank), names[p],
                      fmt::format("some elements of the ranks' own gradients average to {:.6g}, and "
                                  "of the reduced one to {:.6g}",
-                                 expected / kNumElements, reduced[p] / kNumElements)};
+                                 expected / kFewElements, reduced[p] / kFewElements)};
     }
   }
   return std::nullopt;

@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
-#include "engine/core/error.h"
 #include "engine/core/rng.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 #include "tools/check/differences.h"
-#include "tools/check/reference_step.h"
+#include "tools/check/elements.h"
 
 namespace lockstep::tools {
 namespace {
@@ -23,8 +21,6 @@ namespace {
 constexpr double kTimeoutSeconds = 600;
 constexpr std::size_t kFewestDrawn = 3;
 constexpr std::size_t kStepsPerDrawn = 100;
-constexpr std::size_t kFew = 32;
-constexpr double kHuge = 1e300;  // the norm of a gradient that has overflowed
 
 std::set<std::size_t> choose_steps(const TrainingTask& task) {
   std::set<std::size_t> steps{task.first_step(), task.num_steps - 1};
@@ -40,74 +36,6 @@ std::set<std::size_t> choose_steps(const TrainingTask& task) {
     steps.insert(kFirstSteps + rng.below(task.num_steps - kFirstSteps));
   }
   return steps;
-}
-
-// Makes a tensor readable for this process; one on the CPU is not copied.
-Tensor readable(const Tensor& tensor) {
-  return tensor.device().type == DeviceType::cpu ? tensor : tensor.to(Device{});
-}
-
-// All elements, without memory of the tensor's device, whose peak belongs to the run.
-std::vector<double> doubles_of(const Tensor& tensor) {
-  const Tensor host = readable(tensor);
-  const auto copy = [](const auto& values) {
-    return std::vector<double>(values.begin(), values.end());
-  };
-  if (host.dtype() == DType::int64) return copy(host.host<const std::int64_t>());
-  if (host.dtype() == DType::float64) return copy(host.host<const double>());
-  return copy(host.host<const float>());
-}
-
-// At most `count` elements, spread evenly, but not in step with any row length: some columns of a
-// weight have no gradient, such as those of pixels that are always dark.
-std::vector<double> elements_of(const Tensor& tensor, std::size_t count) {
-  const std::size_t size = tensor.num_elements();
-  if (size <= count) return tensor.to_vector<double>();
-  const Tensor host = readable(tensor);
-  std::vector<double> values;
-  for (std::size_t i = 0; i < count; ++i) {
-    const double turns = 0.6180339887498949 * static_cast<double>(i + 1);  // the golden ratio
-    const auto place =
-        static_cast<std::size_t>((turns - std::floor(turns)) * static_cast<double>(size));
-    values.push_back(host.dtype() == DType::float64 ? host.host<const double>()[place]
-                                                    : host.host<const float>()[place]);
-  }
-  return values;
-}
-
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), 8 * a.size()) == 0;
-}
-
-// The first row of a batch that differs from the global batch, and how: "another label".
-struct WrongRow {
-  std::size_t place = 0;
-  const char* what = nullptr;
-};
-
-std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epoch,
-                                       const data::Batch& batch,
-                                       const std::vector<std::size_t>& global_rows) {
-  std::vector<std::size_t> rows;
-  for (std::size_t i = 0; i < batch.labels.size(0); ++i) {
-    rows.push_back(global_rows[std::min(batch.global_offset + i, global_rows.size() - 1)]);
-  }
-  const PlainBatch expected = plain_batch(task, epoch, rows);
-  const auto labels = batch.labels.to_vector<std::int64_t>();
-  const auto label = std::ranges::mismatch(labels, expected.labels);
-  if (label.in1 != labels.end()) {
-    const auto place = static_cast<std::size_t>(label.in1 - labels.begin());
-    return WrongRow{place / task.data->train.labels_per_row(), "another label"};
-  }
-  // The device multiplied the pixels by the scale, so they may differ in the last bit.
-  const double tolerance = task.dtype == DType::float64 ? 0x1p-49 : 0x1p-20;
-  const std::vector<double> found = doubles_of(batch.x);
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const double feature = expected.features[i];
-    if (std::abs(found[i] - feature) <= tolerance * feature) continue;
-    return WrongRow{i / task.data->train.num_features, "other features"};
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -187,13 +115,15 @@ RankChecks::RankChecks(const TrainingTask& task, const Strategies& strategies,
       is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
       has_stepped_(task.resumed != nullptr),
       locals_(strategies.size()),
+      rows_(task),
+      one_device_(task, first_, devices_[0], rows_,
+                  gradient_limit(task.dtype, devices_[0].type, kernels::matmul_precision())),
       judge_(task, first_, findings_) {
   for (const auto& piece : first_.pieces(*optimizers[0])) {
     stepped_.push_back(piece.name);
     weight_decays_[piece.name] = rules::weight_decay(task.optimizer, piece.shape);
   }
-  findings_.gradient_limit =
-      gradient_limit(task.dtype, devices_[0].type, kernels::matmul_precision());
+  findings_.gradient_limit = one_device_.limit();
   findings_.num_first_steps = std::min(kFirstSteps, task.num_steps);
   // Shards add up the means of micro-batches, and a pipeline and --bitwise reduce in other ways.
   const bool is_mean = !first_.is_loss_global() && !(first_.is_in_parts() && task.accumulate > 1);
@@ -210,7 +140,7 @@ void RankChecks::before_step(std::size_t step) {
     find_change(i, step, local.before, std::exchange(local.left, {}));
     if (is_due(step)) local.before = state_of(i, step, Elements::all);
     local.statistics_before = statistics(i);
-    find_change(i, step, local.statistics_before, std::exchange(local.statistics_left, {}));
+    find_change(i, step, local.statistics_before, std::exchange(local.statistics_after, {}));
     if (step > task_.first_step()) continue;
     const KeptTensors buffers = keep_buffers(*strategies_[i]->module());
     local.before.insert(local.before.end(), buffers.begin(), buffers.end());
@@ -286,27 +216,10 @@ void RankChecks::keep_weights(std::size_t num_steps) {
 }
 
 void RankChecks::look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch) {
-  const std::vector<std::size_t> rows = global_rows(step);
-  const std::size_t num_rows = batch.labels.size(0);
-  const plan::ScatterPart planned = strategies_[local]->rows_of(rows.size());
-  if (num_rows != planned.size || (num_rows > 0 && batch.global_offset != planned.offset)) {
-    find(local, "rows", step, "all",
-         fmt::format("the shard of {} rows begins at row {} of the global batch; the plan gives "
-                     "this rank {} rows from row {}",
-                     num_rows, batch.global_offset, planned.size, planned.offset));
-  }
-  if (batch.num_global_rows != rows.size()) {
-    find(local, "rows", step, "all",
-         fmt::format("the rank counts {} rows in the global batch, which has {}",
-                     batch.num_global_rows, rows.size()));
-  }
-  if (!is_cheap_ && !is_due(step)) return;
-  if (const std::optional<WrongRow> wrong =
-          find_wrong_row(task_, step / task_.steps_per_epoch(), batch, rows)) {
-    find(local, "rows", step, "all",
-         fmt::format("row {} of the shard has {} than row {} of the global batch", wrong->place,
-                     wrong->what, batch.global_offset + wrong->place));
-  }
+  const std::size_t num_rows = rows_.of_step(step).size();
+  auto wrong = PlannedRows::wrong_place(batch, strategies_[local]->rows_of(num_rows), num_rows);
+  if (!wrong && (is_cheap_ || is_due(step))) wrong = rows_.wrong_row(batch, step);
+  if (wrong) find(local, "rows", step, "all", *wrong);
 }
 
 void RankChecks::look_at_schedule(std::size_t local, std::size_t step) {
@@ -334,14 +247,14 @@ KeptTensors RankChecks::read(std::size_t local, std::size_t step, Elements eleme
     for (std::size_t p = 0; p < stepped_.size(); ++p) {
       const Tensor tensor = tensor_of(p);  // undefined without a gradient so far
       kept.emplace_back(stepped_[p] + suffix,
-                        tensor.defined() ? elements_of(tensor, kFew) : std::vector<double>{});
+                        tensor.defined() ? few_elements(tensor) : std::vector<double>{});
     }
     return kept;
   }
   std::optional<Window> no_part_of_a_step;
   if (first_.is_in_parts()) no_part_of_a_step.emplace(*this);
   const auto visit = [&](const std::string& name, const Tensor& tensor) {
-    std::vector<double> values = tensor.defined() ? doubles_of(tensor) : std::vector<double>{};
+    std::vector<double> values = tensor.defined() ? all_elements(tensor) : std::vector<double>{};
     if (suffix.empty() && tensor.defined()) {
       weight_decays_.try_emplace(name, rules::weight_decay(task_.optimizer, tensor.shape()));
     }
@@ -387,7 +300,7 @@ void RankChecks::look_at_update(std::size_t local, std::size_t step) {
   mine.gradients = gradients_of(local, step, elements);
   mine.after = state_of(local, step, elements);
   mine.left = is_due(step) ? state_of(local, step, Elements::few) : mine.after;
-  mine.statistics_left = statistics(local);
+  mine.statistics_after = statistics(local);
   const double learning_rate = rules::learning_rate(task_.optimizer, step);
   for (const auto& [name, gradient] : mine.gradients) {
     const auto wrong = find_wrong_element(
@@ -407,7 +320,7 @@ void RankChecks::look_at_differences(std::size_t local) {
   // layers.
   if (!is_one_device || !is_exact_ || first_.is_in_parts()) return;
   const auto wrong = find_wrong_gradient(task_, *first_.module(), devices_[0],
-                                         locals_[local].before, global_rows(0));
+                                         locals_[local].before, rows_.of_step(0));
   if (!wrong) return;
   find(local, "differences", 0, wrong->parameter,
        fmt::format("along a random direction the loss changes by {:.6g}, but its gradient says "
@@ -436,96 +349,14 @@ RankReport RankChecks::report_of(std::size_t local, std::size_t step) {
     for (const auto& [name, values] : *kept) list->push_back(digest(values));
   }
   if (strategies_[local]->rank() == 0 && is_exact_) {
-    report.from_one_device = compare_with_one_device(step, mine.before, mine.gradients);
+    report.from_one_device = one_device_.compare(step, mine);
     if (step + 1 == task_.num_steps) keep_last_state(mine.after);
   }
   return report;
 }
 
-ReferenceGradient RankChecks::reference(std::size_t step, const KeptTensors& state) {
-  const std::vector<std::size_t> rows = global_rows(step);
-  const std::size_t num_parts = task_.accumulate * first_.num_parts();
-  return reference_gradient(task_, devices_[0], state, step, rows,
-                            (rows.size() + num_parts - 1) / num_parts,
-                            std::max(first_.num_averaged(), task_.loss_ranks));
-}
-
-std::string RankChecks::statistic_against_the_rule(std::size_t step, const KeptTensors& before,
-                                                   const ReferenceGradient& after) {
-  const KeptTensors& statistics = locals_[0].statistics_before;
-  KeptTensors larger = before;
-  for (const auto& [statistic, old] : statistics) {
-    const auto found = std::ranges::find(larger, statistic, &KeptTensors::value_type::first);
-    for (double& value : found->second) value += 1;
-  }
-  return tools::statistic_against_the_rule(before, after, reference(step, larger));
-}
-
-FromOneDevice RankChecks::compare_with_one_device(std::size_t step, const KeptTensors& state,
-                                                  const KeptTensors& gradients) {
-  const KeptTensors& statistics = locals_[0].statistics_before;
-  KeptTensors with_statistics;
-  if (step > task_.first_step() && !statistics.empty()) {
-    with_statistics = state;
-    with_statistics.insert(with_statistics.end(), statistics.begin(), statistics.end());
-  }
-  const KeptTensors& before = with_statistics.empty() ? state : with_statistics;
-  const ReferenceGradient expected = reference(step, before);
-  const double limit = findings_.gradient_limit;
-  FromOneDevice compared;
-  compared.check.step = step;
-  compared.loss = expected.mean_loss;
-  compared.loss_limit = limit * std::max(1.0, std::abs(expected.mean_loss));
-  if (!std::ranges::all_of(expected.sizes, [](double size) { return size < kHuge; })) {
-    compared.loss = std::nan("");
-    return compared;
-  }
-  if (step == task_.first_step() && !statistics.empty()) {
-    const std::string name = statistic_against_the_rule(step, before, expected);
-    if (!name.empty()) {
-      compared.failure.push_back(
-          {"statistics", step, 0, name, "one device does not keep 0.9 of it and count the batch"});
-      return compared;
-    }
-  }
-  std::vector<TensorError> errors =
-      errors_of(gradients, locals_[0].statistics_left, expected, limit);
-  const bool sums_statistics = task_.batch_norm == parallel::BatchNormRows::all;
-  if (sums_statistics || std::ranges::any_of(errors, &TensorError::is_beyond)) {
-    KeptTensors off = before;
-    for (auto& [name, values] : off) {
-      if (weight_decays_.contains(name)) values = one_bit_off(std::move(values), task_.dtype);
-    }
-    const ReferenceGradient changed = reference(step, off);
-    allow_amplified(errors, expected, changed);
-    compared.loss_limit += kTimesOneBit * std::abs(changed.mean_loss - expected.mean_loss);
-  }
-  take_errors(errors, limit, compared);
-  return compared;
-}
-
-void RankChecks::take_errors(const std::vector<TensorError>& errors, double limit,
-                             FromOneDevice& compared) {
-  const auto worst = std::ranges::max_element(errors, [](const auto& a, const auto& b) {
-    return a.error / a.limit < b.error / b.limit || (std::isnan(b.error) && !std::isnan(a.error));
-  });
-  if (worst->is_beyond()) {
-    compared.failure.push_back(
-        {worst->check, compared.check.step, 0, worst->name,
-         fmt::format("relative error {:.3g} against one device's on the same weights and rows, "
-                     "limit {:.0e}",
-                     worst->error, worst->limit)});
-  }
-  for (const TensorError& tensor : errors) {
-    const bool is_within = !(tensor.error > limit);
-    double& largest = compared.check.max_relative_error;
-    if (is_within) largest = std::max(largest, tensor.error);
-    compared.check.num_amplified += !is_within;
-  }
-}
-
 void RankChecks::keep_last_state(KeptTensors state) {
-  const KeptTensors& statistics = locals_[0].statistics_left;
+  const KeptTensors& statistics = locals_[0].statistics_after;
   state.insert(state.end(), statistics.begin(), statistics.end());
   for (const auto& [name, tensor] : nn::state_dict(*make_model(task_, Device{}))) {
     std::vector<double> values = values_of(state, name);
@@ -541,19 +372,6 @@ void RankChecks::find(std::size_t local, const char* check, std::size_t step,
   std::vector<Finding>& findings = locals_[local].report.findings;
   if (!findings.empty()) return;
   findings.push_back({check, step, strategies_[local]->rank(), parameter, std::move(what)});
-}
-
-std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
-  const std::size_t num_steps = task_.steps_per_epoch();
-  const std::size_t epoch = step / num_steps;
-  if (epoch_of_order_ != epoch) {
-    order_ = rules::epoch_order(task_, epoch);
-    epoch_of_order_ = epoch;
-  }
-  const std::size_t begin = step % num_steps * task_.batch;
-  const std::size_t end = std::min(begin + task_.batch, order_.size());
-  return {order_.begin() + static_cast<std::ptrdiff_t>(begin),
-          order_.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
 std::vector<RankReport> RankChecks::exchange(std::vector<RankReport> mine) const {

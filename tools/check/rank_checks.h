@@ -53,7 +53,8 @@
 
 #include "engine/data/data_loader.h"
 #include "tools/check/gradient_parts.h"
-#include "tools/check/reference_step.h"
+#include "tools/check/one_device.h"
+#include "tools/check/planned_rows.h"
 #include "tools/check/report_judge.h"
 #include "tools/run/step_checks.h"
 
@@ -82,8 +83,6 @@ class RankChecks final : public StepChecks {
   enum class Elements { few, all };
   struct Local : StepTensors {
     KeptTensors left;  // a few elements, as the last step left them; empty if no one looked
-    KeptTensors statistics_before;  // batch norm's running ones; of rank 0 alone
-    KeptTensors statistics_left;
     std::unique_ptr<GradientParts> parts;  // nullptr: not looked at
     RankReport report;                     // as far as it is known between the exchanges
   };
@@ -100,7 +99,6 @@ class RankChecks final : public StepChecks {
   // The whole model's on rank 0. All ranks call it.
   KeptTensors weights() const;
   void keep_weights(std::size_t num_steps);
-  std::vector<std::size_t> global_rows(std::size_t step);
 
   // Each of these adds a finding to its rank, if the rank has none yet.
   void find_change(std::size_t local, std::size_t step, const KeptTensors& found,
@@ -115,15 +113,6 @@ class RankChecks final : public StepChecks {
   RankReport report_of(std::size_t local, std::size_t step);
   // On rank 0, after the last step: the whole state, and what the test rows give with it.
   void keep_last_state(KeptTensors state);
-  // Rank 0's share of its report: one device's step from this state, and how far the run's
-  // gradients and running statistics are from it.
-  ReferenceGradient reference(std::size_t step, const KeptTensors& state);
-  FromOneDevice compare_with_one_device(std::size_t step, const KeptTensors& before,
-                                        const KeptTensors& gradients);
-  static void take_errors(const std::vector<TensorError>& errors, double limit,
-                          FromOneDevice& compared);
-  std::string statistic_against_the_rule(std::size_t step, const KeptTensors& before,
-                                         const ReferenceGradient& after);
   // Every rank gets all reports. With a communicator the thread drives one rank.
   std::vector<RankReport> exchange(std::vector<RankReport> mine) const;
 
@@ -140,8 +129,8 @@ class RankChecks final : public StepChecks {
   bool has_stepped_ = false;          // so optimizers keep something
   std::vector<Local> locals_;         // by local rank
   KeptTensors initial_;               // rank 0's weights
-  std::optional<std::size_t> epoch_of_order_;
-  std::vector<std::size_t> order_;  // the rows' order in that epoch
+  PlannedRows rows_;
+  OneDevice one_device_;
   RunFindings findings_;
   ReportJudge judge_;
 };

@@ -20,6 +20,7 @@ struct StepTensors {
   KeptTensors before;     // the state before the step
   KeptTensors gradients;  // in the step
   KeptTensors after;
+  KeptTensors statistics_before, statistics_after;  // batch norm's running ones; of rank 0 alone
 };
 
 // How far a step is from one device's on the same state and rows.
