@@ -9,6 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/flags/numbers.h"
+#include "tools/run/batch_norm_rows.h"
 #include "tools/run/placement.h"
 #include "tools/run/slow_motion.h"
 #include "tools/text/format.h"

@@ -16,6 +16,7 @@
 #include "tools/flags/training_flags.h"
 #include "tools/record/measured_row.h"
 #include "tools/record/run_file.h"
+#include "tools/run/batch_norm_rows.h"
 #include "tools/run/interruption.h"
 #include "tools/run/placement.h"
 #include "tools/run/processes.h"

@@ -9,6 +9,7 @@
 
 #include "engine/core/error.h"
 #include "tools/record/contention.h"
+#include "tools/run/beginning.h"
 #include "tools/run/interruption.h"
 #include "tools/run/pipeline.h"
 #include "tools/run/settings.h"

@@ -17,7 +17,6 @@
 #include "tools/run/sha256.h"
 #include "tools/run/task.h"
 #include "tools/run/weights_file.h"
-#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {
@@ -366,41 +365,6 @@ std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const Trai
     checkpoint.differences = fmt::format("{} was made with {}", folder.string(), differences);
   }
   return checkpoint;
-}
-
-namespace {
-
-// The rows that a run has behind it after so many steps.
-std::size_t rows_behind(std::size_t steps, std::size_t batch, std::size_t num_rows) {
-  const std::size_t per_epoch = (num_rows + batch - 1) / batch;
-  return steps / per_epoch * num_rows + std::min(steps % per_epoch * batch, num_rows);
-}
-
-}  // namespace
-
-std::string describe_moved_place(const TrainingTask& task) {
-  const nlohmann::ordered_json& before = task.resumed->settings;
-  const std::size_t num_rows = task.data->train.num_rows();
-  const std::size_t step = task.first_step();
-  const bool is_within_epoch = rows_behind(step, task.batch, num_rows) % num_rows != 0;
-  for (const std::string name : {"seed", "shuffle", "sampler", "data_sha256", "training_rows"}) {
-    if (!before.contains(name) || before[name] == task.settings[name]) continue;
-    if (!is_within_epoch) return {};
-    return fmt::format(
-        "some rows are seen twice in this epoch and some not at all: {} differs from the "
-        "checkpoint's, so they come in another order",
-        name == "data_sha256" ? "the data" : name);
-  }
-  const std::size_t batch = before.value("batch", task.batch);
-  const std::size_t seen = rows_behind(step, std::max<std::size_t>(1, batch), num_rows);
-  const std::size_t place = rows_behind(step, task.batch, num_rows);
-  if (seen == place) return {};
-  return fmt::format(
-      "{} {}: step {} begins at row {} with a batch of {}, and the checkpoint ended at row {} with "
-      "{}",
-      count_text(place > seen ? place - seen : seen - place, "row"),
-      place > seen ? "are skipped" : "are seen a second time", step, place, task.batch, seen,
-      batch);
 }
 
 }  // namespace lockstep::tools

@@ -65,8 +65,4 @@ void require_folder_for_checkpoints(const std::filesystem::path& folder, std::si
 // never allows a text of other characters or another vocabulary.
 std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const TrainingTask& task);
 
-// Says how many rows a resumed run skips or sees twice because its batch or its rows changed; empty
-// if they did not.
-std::string describe_moved_place(const TrainingTask& task);
-
 }  // namespace lockstep::tools

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,10 +84,5 @@ TrainingTask fitted_task(TrainingTask task, const TrainingFlags& flags,
 // Throws Error{Usage} for what --parallel tensor cannot do with so many ranks.
 void require_fitting_tensor(const TrainingFlags& flags, const TrainingTask& task,
                             std::size_t num_ranks);
-
-// Throws Error{Usage} that names a batch for all placements, if batch norm would get a single value
-// per channel in a step that the task makes.
-void require_rows_for_batch_norm(const TrainingTask& task, const TrainingFlags& flags,
-                                 std::span<const DevicePlacement> placements);
 
 }  // namespace lockstep::tools
