@@ -5,19 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
-#include <set>
 
-#include "tools/watch/story_parts.h"
+#include "tools/watch/words.h"
 
 namespace lockstep::watch {
-namespace {
-
-using Of = Collective::Of;
-
-struct Said {
-  std::string sentence;
-  std::string reason;
-};
 
 std::string bytes_text(std::size_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
@@ -30,93 +21,19 @@ std::string capital(std::string text) {
   return text;
 }
 
+std::string all_of(std::size_t count, std::string_view noun) {
+  return count == 2 ? fmt::format("both {}s", noun) : fmt::format("all {} {}s", count, noun);
+}
+
+namespace {
+
+using Of = Collective::Of;
+
 // "reduce_scatter" as people write it.
 std::string spelled(std::string text) {
   std::ranges::replace(text, '_', '-');
   return text;
 }
-
-// "both ranks", "all 4 ranks".
-std::string all_of(std::size_t count, std::string_view noun) {
-  return count == 2 ? fmt::format("both {}s", noun) : fmt::format("all {} {}s", count, noun);
-}
-
-// A moment with what its sentences need.
-class Words {
- public:
-  Words(const StepRecording& recording, const Story& story, std::size_t place)
-      : recording_(recording),
-        story_(story),
-        place_(place),
-        style(story.style),
-        noun(noun_of(story.style)),
-        moment(story.moments[place]),
-        event(*moment.events[0]),
-        rank(recording.ranks.at(event.rank)),
-        num_ranks(recording.ranks.size()) {
-    for (const Event* told : moment.events) acting_.insert(told->rank);
-  }
-
-  bool are_several() const { return acting_.size() > 1; }
-  // The subject of a sentence, always singular: "each rank", "rank 2", "the device".
-  std::string who() const {
-    if (num_ranks == 1) return "the device";
-    if (acting_.size() == num_ranks) return "each " + noun;
-    return fmt::format("{}{} {}", are_several() ? "each of " : "",
-                       noun + (are_several() ? "s" : ""), fmt::join(acting_, ", "));
-  }
-
-  // True if backward has begun, and some rank computes it afterwards, too.
-  bool is_in_backward() const {
-    return moment.phase >= kBackward &&
-           std::any_of(story_.moments.begin() + static_cast<std::ptrdiff_t>(place_) + 1,
-                       story_.moments.end(), [](const Moment& later) {
-                         return later.kind == "backward" || later.kind == "gradient";
-                       });
-  }
-
-  // Counts what all arrivals of the moment brought.
-  std::size_t num_messages() const {
-    std::size_t count = 0;
-    for (const Event* told : moment.events) {
-      count +=
-          told->from.size() - static_cast<std::size_t>(std::ranges::count(told->from, told->rank));
-    }
-    return count;
-  }
-  // "W2", where the event says which.
-  std::string name_of_leaf() const { return rank.name_of(event.leaf); }
-  // "layer 0, layer 1": the operations of a stage's pass.
-  std::string layers_of_pass() const {
-    std::set<std::string> names;
-    for (const Event* told : moment.events) names.insert(told->name);
-    return fmt::format("{}", fmt::join(names, ", "));
-  }
-  bool is_schedule() const { return recording_.schedule.has_value(); }
-  bool begins_whole() const { return recording_.schedule && recording_.schedule->begins_whole; }
-
-  std::string bytes_moved() const {
-    std::size_t bytes = 0;
-    for (const Event* told : moment.events) {
-      for (const int from : told->from) bytes += from == told->rank ? 0 : told->num_bytes;
-    }
-    return bytes_text(bytes);
-  }
-
- private:
-  const StepRecording& recording_;
-  const Story& story_;
-  std::size_t place_;
-  std::set<int> acting_;
-
- public:
-  const Style style;
-  const std::string noun;
-  const Moment& moment;
-  const Event& event;  // the first one
-  const RankRecord& rank;
-  const std::size_t num_ranks;
-};
 
 Said say_rows(const Words& words) {
   const auto& rows = words.moment.events;
@@ -407,112 +324,6 @@ Said say(const Words& words, const Story& story) {
       story.collectives[static_cast<std::size_t>(words.moment.collective)];
   if (kind == "call") return say_call(words, collective);
   return kind == "arrive" ? say_arrival(words, collective) : say_done(words, collective);
-}
-
-// "Ranks 0 and 1 hold different models: W1 differs."; empty if no two ranks' weights differ.
-std::string difference(const StepRecording& recording) {
-  const auto& [first, reference] = *recording.ranks.begin();
-  for (const auto& [rank, record] : recording.ranks) {
-    for (std::size_t i = 0; i < reference.updated.size(); ++i) {
-      if (i < record.updated.size() && record.updated[i].hash == reference.updated[i].hash)
-        continue;
-      return fmt::format("Ranks {} and {} hold different models: {} differs.", first, rank,
-                         reference.updated[i].name);
-    }
-  }
-  return {};
-}
-
-// The first parameter whose gradient was added to after its collective was called; empty: none.
-std::string late_gradient(const RankRecord& rank, const Story& story) {
-  std::set<std::uintptr_t> called;
-  for (const Event& event : rank.events) {
-    for (const Collective& collective : story.collectives) {
-      const bool is_its = event.kind == Event::Kind::call && event.peer < 0 &&
-                          collective.sequence == event.number && collective.of == Of::gradients;
-      for (const std::size_t i : collective.parameters) {
-        if (is_its) called.insert(rank.parameters.at(i).leaf);
-      }
-    }
-    if (event.kind != Event::Kind::gradient || !called.contains(event.leaf)) continue;
-    return std::ranges::find(rank.parameters, event.leaf, &Parameter::leaf)->name;
-  }
-  return {};
-}
-
-std::string reason_of_fault(const StepRecording& recording, const Story& story) {
-  const std::string late = late_gradient(recording.ranks.begin()->second, story);
-  if (!late.empty()) {
-    return fmt::format(
-        "A gradient of {} came after its all-reduce, so each rank added its own to the mean.",
-        late);
-  }
-  const auto is_message = [](const Moment& moment) { return moment.kind == "message"; };
-  if (std::ranges::any_of(story.moments, is_message)) {
-    return "What the ranks sent each other by themselves did not make their gradients equal.";
-  }
-  const auto is_of_gradients = [](const Collective& c) { return c.of == Of::gradients; };
-  if (std::ranges::none_of(story.collectives, is_of_gradients)) {
-    return "No rank sent its gradients to another in this step, so each followed its own rows.";
-  }
-  return std::ranges::all_of(story.collectives, &Collective::is_complete)
-             ? "Every rank averaged its gradients, so they began with different weights, or "
-               "changed "
-               "them otherwise."
-             : "A collective brought not every rank's gradient to every rank.";
-}
-
-// Sizes as the grader prints them.
-Said say_end_of_schedule(const StepRecording& recording, Story& story) {
-  story.fault = recording.schedule->wrong;
-  if (!story.fault.empty()) {
-    return {fmt::format("The step ends here, because the schedule breaks a rule. {}.",
-                        capital(story.fault)),
-            "What comes after it is not played."};
-  }
-  std::size_t most = 0;
-  for (const trace::Sample& sample : recording.trace.memory)
-    most = std::max(most, sample.num_bytes);
-  return {fmt::format("The step is over after {:.2f} ms, and no GPU held more than {:.2f} MB.",
-                      1e-6 * static_cast<double>(recording.end_ns() - recording.begin_ns()),
-                      1e-6 * static_cast<double>(most)),
-          "Gaps in the compute streams and plateaus of the memory are where another schedule may "
-          "win."};
-}
-
-Said say_end(const StepRecording& recording, Story& story) {
-  if (recording.schedule) return say_end_of_schedule(recording, story);
-  const std::size_t num_ranks = recording.ranks.size();
-  switch (story.style) {
-    case Style::single:
-      return {"The step is over: one device has made it alone.", "There was nobody to talk to."};
-    case Style::data_parallel:
-      return {
-          "The step is over. Only device 0 has the new weights; the others' copies are out of "
-          "date.",
-          "So the next step begins with Replicate again."};
-    case Style::sharded:
-      return {fmt::format("The step is over: each rank has changed its own part, 1/{} of the "
-                          "weights.",
-                          num_ranks),
-              "No rank has all new weights yet. The next forward pass gathers them."};
-    case Style::pipeline:
-      return {fmt::format("The step is over: the {} stages hold one model together.", num_ranks),
-              "Each has changed the weights of its own layers."};
-    case Style::tensor:
-      return {fmt::format("The step is over: the {} ranks hold one model together.", num_ranks),
-              "Each has changed its part of every matrix that is cut."};
-    case Style::ddp:
-      break;
-  }
-  story.fault = difference(recording);
-  if (!story.fault.empty()) {
-    return {"The step is over, and the ranks' weights differ. " + story.fault,
-            reason_of_fault(recording, story)};
-  }
-  return {fmt::format("The step is over, and the weights are equal on {}, bit for bit.",
-                      all_of(num_ranks, "rank")),
-          "Equal weights, equal gradients, one rule: that is all that keeps the copies equal."};
 }
 
 }  // namespace
