@@ -45,6 +45,9 @@ void judge_weights(const std::vector<Training>& trainings, Findings& findings);
 // equal-rows
 void judge_gradients(const Records& records, const std::vector<Training>& trainings,
                      Findings& findings);
+// Its exchanged-gradients: models that are equal at first on all ranks of a group, which never
+// communicate, and then drift apart silently.
+std::optional<Finding> judge_silence(const Training& training);
 // own-rows, new-order, own-labels
 void judge_rows(const Records& records, const std::vector<Training>& trainings, Findings& findings);
 // same-calls, least-bytes
