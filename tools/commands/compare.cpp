@@ -16,6 +16,7 @@
 #include "engine/trace/recorder.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/compare_rows.h"
+#include "tools/commands/process_rows.h"
 #include "tools/flags/command_line.h"
 #include "tools/flags/help.h"
 #include "tools/flags/numbers.h"

@@ -66,9 +66,6 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
                                                 const std::vector<PlannedRow>& plan,
                                                 std::FILE* out);
 
-// True if the row's ranks are processes, which write their own timeline.
-bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement);
-
 // Trains each row, compares it with one device, and prints it in a table as soon as it is known. On
 // return the last row that ran in this process is still recorded (engine/trace). After a signal
 // (run/interruption.h) it returns the rows that are done, perhaps none.
