@@ -4,9 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -21,6 +18,7 @@
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/timed_all_reduce.h"
 #include "tools/flags/command_line.h"
 #include "tools/flags/help.h"
 #include "tools/flags/numbers.h"
@@ -39,45 +37,14 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr const char* kAll = "all";
-
-// Element types and operations, by nccl-tests' names.
-struct Datatype {
-  DType dtype;
-  double roundoff;  // the largest relative error of one rounding
-};
-const std::map<std::string, Datatype> kDatatypes = {
-    {"float", {DType::float32, 0x1p-24}}, {"double", {DType::float64, 0x1p-53}},
-    {"half", {DType::float16, 0x1p-11}},  {"bfloat16", {DType::bfloat16, 0x1p-8}},
-    {"int32", {DType::int32, 0}},         {"int64", {DType::int64, 0}}};
-
-struct Operation {
-  comm::ReduceOp op;
-  double (*combine)(double a, double b);  // two ranks' values; an average is divided afterwards
-};
-const std::map<std::string, Operation> kOps = {
-    {"sum", {comm::ReduceOp::sum, [](double a, double b) { return a + b; }}},
-    {"avg", {comm::ReduceOp::average, [](double a, double b) { return a + b; }}},
-    {"prod", {comm::ReduceOp::product, [](double a, double b) { return a * b; }}},
-    {"min", {comm::ReduceOp::min, [](double a, double b) { return std::min(a, b); }}},
-    {"max", {comm::ReduceOp::max, [](double a, double b) { return std::max(a, b); }}}};
-
 // This command shares the training flags of devices and ranks.
-struct AllReduceFlags : TrainingFlags {
+struct AllReduceFlags : TrainingFlags, AllReduceKind {
   std::string first_bytes = "16K";
   std::string last_bytes = "64M";
   int factor = 4;
   std::string step_bytes;  // -i: the step between sizes, instead of the factor
-  std::string datatype = "float";
-  std::string op = "sum";
-  int iterations = 20;
-  int warm_up = 5;
-  std::string check = "0";  // -c: "" alone, else a number; 0 does not check
 
   int num_ranks() const { return devices.value_or(2); }
-  bool checks() const { return check != "0"; }
-  // For "all", the largest, which sets the smallest size.
-  DType dtype() const { return datatype == kAll ? DType::float64 : kDatatypes.at(datatype).dtype; }
 };
 
 template <typename T>
@@ -134,7 +101,7 @@ void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
 std::vector<std::size_t> list_sizes(const AllReduceFlags& flags) {
   const std::size_t first = parse_bytes("-b", flags.first_bytes);
   const std::size_t last = parse_bytes("-e", flags.last_bytes);
-  const std::size_t least = size_of(flags.dtype());
+  const std::size_t least = size_of(flags.element_type());
   require(first >= least && first <= last, ErrorCode::Usage, "bench",
           "sizes must satisfy {} <= -b <= -e, found -b {} -e {}", least, first, last);
   require(flags.factor >= 2, ErrorCode::Usage, "-f", "must be at least 2, found {}", flags.factor);
@@ -172,83 +139,7 @@ std::vector<AllReduceFlags> each_type_and_op(const AllReduceFlags& flags) {
   return all;
 }
 
-// Rank r contributes 1 or 2 in element i, by the bits of a hash (the finalizer of splitmix64). So a
-// value in the wrong place shows, and sums of up to 128 ranks are exact in every type.
-double contribution(int rank, std::size_t i) {
-  std::uint64_t x = i * 64 + static_cast<std::uint64_t>(rank);
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return 1 + static_cast<double>((x >> 63) & 1U);
-}
-
-std::vector<double> expected_values(const std::string& op, int world_size, std::size_t count) {
-  std::vector<double> expected(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    expected[i] = contribution(0, i);
-    for (int rank = 1; rank < world_size; ++rank) {
-      expected[i] = kOps.at(op).combine(expected[i], contribution(rank, i));
-    }
-    if (op == "avg") expected[i] /= world_size;
-  }
-  return expected;
-}
-
-std::size_t count_wrong(const AllReduceFlags& flags, const Tensor& buffer, int world_size) {
-  const std::vector<double> found = buffer.to(DType::float64).to_vector<double>();
-  // Converts to the type, which may overflow or wrap around as the sum does.
-  const std::vector<double> expected =
-      Tensor::from(expected_values(flags.op, world_size, found.size()), {found.size()})
-          .to(buffer.dtype())
-          .to(DType::float64)
-          .to_vector<double>();
-  // Thirds are not exact: an average may be rounded at every rank, and once more in this
-  // conversion.
-  const double relative =
-      flags.op == "avg" ? (2 * world_size + 1) * kDatatypes.at(flags.datatype).roundoff : 0;
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i] == expected[i]) continue;  // also true for infinities
-    wrong += !(std::abs(found[i] - expected[i]) <= relative * std::abs(expected[i]));
-  }
-  return wrong;
-}
-
 constexpr const char* kEndingRow = "this row";  // what the first signal waits for
-
-struct AllReduceTime {
-  double seconds = 0;         // mean of an all-reduce, on the slowest rank
-  std::size_t num_wrong = 0;  // values over all ranks; 0 if nothing was checked
-};
-
-// Every rank calls it alike, with a device of its own. count: elements of flags.dtype().
-AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator& communicator,
-                                 Device device, std::size_t count) {
-  using Clock = std::chrono::steady_clock;
-  std::vector<double> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = contribution(communicator.rank(), i);
-  const Tensor buffer = Tensor::from(values, {count}).to(flags.dtype()).to(device);
-  comm::CollectiveOptions options;
-  options.op = kOps.at(flags.op).op;
-  const auto all_reduce = [&] { communicator.all_reduce(buffer, options).wait(); };
-  all_reduce();
-  std::size_t num_wrong = 0;
-  if (flags.checks()) {
-    num_wrong = count_wrong(flags, buffer.to(Device{}), communicator.world_size());
-  }
-  // A sum doubles the values in every iteration; zeros stay zeros, and are as fast as any number.
-  buffer.fill(0);
-  for (int i = 0; i < flags.warm_up; ++i) all_reduce();
-  buffer.stream().synchronize();
-  communicator.barrier().wait();
-  const Clock::time_point start = Clock::now();
-  for (int i = 0; i < flags.iterations; ++i) all_reduce();
-  buffer.stream().synchronize();  // on CUDA the work is only enqueued so far
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const double slowest = comm::reduce_number(seconds, comm::ReduceOp::max, communicator, device);
-  const double wrong = comm::reduce_number(static_cast<double>(num_wrong), comm::ReduceOp::sum,
-                                           communicator, device);
-  return {slowest / flags.iterations, static_cast<std::size_t>(std::llround(wrong))};
-}
 
 // The table on the terminal, and the rows of --json. Only rank 0 has one.
 class Report {
@@ -280,7 +171,7 @@ class Report {
   // flags: of one type and operation.
   void add(const AllReduceFlags& flags, const comm::Communicator& communicator, Device device,
            std::size_t count, const AllReduceTime& time) {
-    const std::size_t num_bytes = count * size_of(flags.dtype());
+    const std::size_t num_bytes = count * size_of(flags.element_type());
     const std::string plan(flags.comm == "own" ? plan::to_string(communicator.plan_for(count))
                                                : std::string_view(flags.comm));
     print_line(" ", std::to_string(num_bytes), std::to_string(count), flags.datatype, flags.op,
@@ -387,7 +278,7 @@ int measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, D
       if (report) {
         show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
       }
-      const std::size_t count = bytes / size_of(one.dtype());
+      const std::size_t count = bytes / size_of(one.element_type());
       const AllReduceTime time = measure_all_reduce(one, communicator, device, count);
       signal = signal_of_all(communicator, device);
       if (!report) continue;
@@ -463,7 +354,7 @@ int run_bench_all_reduce(AllReduceFlags flags, const CommandLine& command) {
   if (!flags.devices) flags.devices = environment.world_size > 1 ? environment.world_size : 2;
   const Ranks ranks = resolve_ranks(flags, environment, flags.devices);
   require_positive("--comm-timeout", flags.comm_timeout);
-  require(flags.op != "avg" || is_floating_point(flags.dtype()), ErrorCode::Usage, "-o",
+  require(flags.op != "avg" || is_floating_point(flags.element_type()), ErrorCode::Usage, "-o",
           "cannot average {}; use sum, or a floating-point type", flags.datatype);
   require_writable({{"--json", flags.json_path}});
   list_sizes(flags);
