@@ -31,28 +31,12 @@ TEST(AllReduceLarge, HasTheBitsOfTheSerialInterpreterForBuffersOfManyPieces) {
 }
 
 TEST(AllReduceOps, EveryOpAndDTypeEqualsTheDirectResultForEveryPlan) {
-  constexpr std::size_t kNumElements = 77;
+  constexpr std::array kLength{std::size_t{77}};
   for (const int world_size : {1, 2, 4, 8}) {  // powers of two: an average is exact
     run_ranks(world_size, [&](Communicator& communicator) {
-      for (const DType dtype : kReducibleTypes) {
-        for (const ReduceOp op :
-             {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min, ReduceOp::max}) {
-          if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
-          std::vector<double> expected;
-          for (std::size_t i = 0; i < kNumElements; ++i) {
-            expected.push_back(reduced_small_value(op, world_size, i));
-          }
-          for (const plan::AllReducePlan plan : kPlans) {
-            const Tensor buffer = small_values(communicator.rank(), kNumElements, dtype);
-            CollectiveOptions options;
-            options.op = op;
-            options.plan = plan;
-            communicator.all_reduce(buffer, options);
-            EXPECT_EQ(buffer.to_vector<double>(), expected)
-                << lockstep::to_string(dtype) << ", op " << static_cast<int>(op) << ", "
-                << what_case(plan, world_size, kNumElements);
-          }
-        }
+      for (const plan::AllReducePlan plan : kPlans) {
+        check_all_reduces(communicator, kReducibleTypes, test_device(communicator.rank()), plan,
+                          kLength);
       }
     });
   }

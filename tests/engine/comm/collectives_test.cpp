@@ -11,53 +11,11 @@ using ::lockstep::testing::run_ranks;
 class Collectives : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(WorldSizes, Collectives, ::testing::ValuesIn(kWorldSizes));
 
-TEST_P(Collectives, BroadcastGivesEveryRankTheRootsBuffer) {
-  const int world_size = GetParam();
-  run_ranks(world_size, [&](Communicator& communicator) {
-    for (const std::size_t num_elements : kLengths) {
-      for (const int root : {0, world_size / 2, world_size - 1}) {
-        const Tensor buffer = small_values(communicator.rank() + 3, num_elements, DType::float32);
-        communicator.broadcast(buffer, root);
-        EXPECT_EQ(buffer.to_vector<double>(),
-                  small_values(root + 3, num_elements, DType::float32).to_vector<double>());
-      }
-    }
-  });
-}
-
-TEST_P(Collectives, AllGatherPutsTheInputsBehindEachOtherInRankOrder) {
-  const int world_size = GetParam();
-  run_ranks(world_size, [&](Communicator& communicator) {
-    for (const std::size_t num_elements : kLengths) {
-      const Tensor input = small_values(communicator.rank(), num_elements, DType::float64);
-      const Tensor output = Tensor::zeros({static_cast<std::size_t>(world_size), num_elements},
-                                          DType::float64, input.device());
-      communicator.all_gather(input, output);
-      const std::vector<double> gathered = output.to_vector<double>();
-      for (std::size_t i = 0; i < gathered.size(); ++i) {
-        ASSERT_EQ(gathered[i], small_value(static_cast<int>(i / num_elements), i % num_elements));
-      }
-    }
-  });
-}
-
-TEST_P(Collectives, ReduceScatterGivesEachRankItsPartOfTheSumAndKeepsTheInput) {
-  const int world_size = GetParam();
-  run_ranks(world_size, [&](Communicator& communicator) {
-    const auto n = static_cast<std::size_t>(world_size);
-    const auto rank = static_cast<std::size_t>(communicator.rank());
-    for (const std::size_t num_elements : kLengths) {
-      const Tensor input = small_values(communicator.rank(), n * num_elements, DType::float64);
-      const std::vector<double> before = input.to_vector<double>();
-      const Tensor output = Tensor::zeros({num_elements}, DType::float64, input.device());
-      communicator.reduce_scatter(input, output);
-      EXPECT_EQ(input.to_vector<double>(), before);
-      const std::vector<double> part = output.to_vector<double>();
-      for (std::size_t i = 0; i < num_elements; ++i) {
-        double sum = 0;
-        for (int r = 0; r < world_size; ++r) sum += small_value(r, rank * num_elements + i);
-        ASSERT_EQ(part[i], sum);
-      }
+TEST_P(Collectives, MoveAndReduceBuffersOfAnyLength) {
+  constexpr std::array kTypes{DType::float32};
+  run_ranks(GetParam(), [&](Communicator& communicator) {
+    for (const std::size_t length : kLengths) {
+      check_moves(communicator, kTypes, test_device(communicator.rank()), length);
     }
   });
 }

@@ -86,54 +86,74 @@ inline double reduced_small_value(ReduceOp op, int world_size, std::size_t i) {
 
 // Every rank calls it: all reductions, of tensors on this device. Throws Error{Numeric} for a wrong
 // value.
-inline void check_all_reduces(Communicator& group, std::span<const DType> types, Device device) {
+inline void check_all_reduces(Communicator& group, std::span<const DType> types, Device device,
+                              plan::AllReducePlan plan = plan::AllReducePlan::automatic,
+                              std::span<const std::size_t> lengths = kLengths) {
   for (const DType dtype : types) {
     for (const ReduceOp op :
          {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min, ReduceOp::max}) {
       if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
-      for (const std::size_t length : kLengths) {
+      for (const std::size_t length : lengths) {
         const Tensor buffer = small_values(group.rank(), length, dtype).to(device);
-        const Launch launch = length == 1 ? Launch::blocking : Launch::async;
-        group.all_reduce(buffer, {.op = op, .launch = launch}).wait();
+        const Launch launch = length % 2 == 1 ? Launch::blocking : Launch::async;
+        group.all_reduce(buffer, {.op = op, .launch = launch, .plan = plan}).wait();
         const std::vector<double> reduced = buffer.to(DType::float64).to_vector<double>();
         for (std::size_t i = 0; i < length; ++i) {
           require(reduced[i] == reduced_small_value(op, group.world_size(), i), ErrorCode::Numeric,
-                  "all_reduce", "op {} of element {} is {}", static_cast<int>(op), i, reduced[i]);
+                  "all_reduce", "op {} of element {} in {} by the {} plan is {}",
+                  static_cast<int>(op), i, lockstep::to_string(dtype), plan::to_string(plan),
+                  reduced[i]);
         }
       }
     }
   }
 }
 
-// The same for the other collectives. Every dtype is moved, whether or not it can be reduced.
-// REQUIRES: a power of two of ranks, so that averages are exact; so does check_all_reduces().
-inline void check_moves(Communicator& group, std::span<const DType> types, Device device) {
+// Element i of a rank, for a collective that moves it in any dtype.
+inline std::vector<double> small_numbers(int rank, std::size_t num_elements) {
+  std::vector<double> numbers;
+  for (std::size_t i = 0; i < num_elements; ++i) {
+    numbers.push_back(static_cast<double>(1 + (3 * static_cast<std::size_t>(rank) + i) % 7));
+  }
+  return numbers;
+}
+
+// The same for the other collectives, with so many elements of each rank. Every dtype is moved,
+// whether or not it can be reduced; averages are taken where they are exact.
+inline void check_moves(Communicator& group, std::span<const DType> types, Device device,
+                        std::size_t length = 3) {
   const auto n = static_cast<std::size_t>(group.world_size());
   const auto rank = static_cast<std::size_t>(group.rank());
   const auto expect = [](bool is_right, std::string_view operation) {
     require(is_right, ErrorCode::Numeric, operation, "gave another value");
   };
-  for (const DType dtype : types) {
-    const Tensor mine = Tensor::full({3}, group.rank() + 1, dtype, device);
-    const Tensor all = Tensor::zeros({3 * n}, dtype, device);
-    group.all_gather(mine, all);
-    group.all_gather(all.rows(3 * rank, 3 * rank + 3), all, Launch::async).wait();
-    const std::vector<double> gathered = all.to(DType::float64).to_vector<double>();
-    for (std::size_t i = 0; i < 3 * n; ++i) {
-      expect(gathered[i] == static_cast<double>(i / 3 + 1), "all_gather");
-    }
-    group.broadcast(mine, group.world_size() - 1);
-    const std::vector<double> last(3, static_cast<double>(n));
-    expect(mine.to(DType::float64).to_vector<double>() == last, "broadcast");
+  std::vector<double> numbers_of_all;
+  for (int r = 0; r < group.world_size(); ++r) {
+    const std::vector<double> numbers = small_numbers(r, length);
+    numbers_of_all.insert(numbers_of_all.end(), numbers.begin(), numbers.end());
   }
-  const Tensor input = small_values(group.rank(), 5 * n, DType::float64).to(device);
+  for (const DType dtype : types) {
+    const auto mine = [&] { return tensor_of(small_numbers(group.rank(), length), 0).to(dtype); };
+    const Tensor all = Tensor::zeros({n, length}, dtype, device);
+    group.all_gather(mine().to(device), all);
+    group.all_gather(all.rows(rank, rank + 1), all, Launch::async).wait();
+    expect(all.to(DType::float64).to_vector<double>() == numbers_of_all, "all_gather");
+    for (const int root : {0, group.world_size() / 2, group.world_size() - 1}) {
+      const Tensor buffer = mine().to(device);
+      group.broadcast(buffer, root);
+      expect(buffer.to(DType::float64).to_vector<double>() == small_numbers(root, length),
+             "broadcast");
+    }
+  }
+  const Tensor input = small_values(group.rank(), length * n, DType::float64).to(device);
   const std::vector<double> before = input.to_vector<double>();
-  const Tensor output = Tensor::zeros({5}, DType::float64, device);
+  const Tensor output = Tensor::zeros({length}, DType::float64, device);
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max}) {
+    if (op == ReduceOp::average && (n & (n - 1)) != 0) continue;
     group.reduce_scatter(input, output, {.op = op});
     const std::vector<double> part = output.to_vector<double>();
-    for (std::size_t i = 0; i < 5; ++i) {
-      expect(part[i] == reduced_small_value(op, group.world_size(), rank * 5 + i),
+    for (std::size_t i = 0; i < length; ++i) {
+      expect(part[i] == reduced_small_value(op, group.world_size(), rank * length + i),
              "reduce_scatter");
     }
     expect(input.to_vector<double>() == before, "reduce_scatter");

@@ -67,27 +67,10 @@ TEST_P(ProcessGroup, AllReducesHaveTheBitsOfTheSerialInterpreterForEveryPlan) {
 }
 
 TEST_P(ProcessGroup, TheOtherCollectivesEqualTheirDirectResults) {
+  constexpr std::array kTypes{DType::float32};
   for (const std::size_t length : {std::size_t{1}, std::size_t{1000}, std::size_t{70'000}}) {
     run_group_threads(
-        5,
-        [&](Communicator& communicator) {
-          const int rank = communicator.rank();
-          const auto n = static_cast<std::size_t>(communicator.world_size());
-          const Tensor root = Tensor::full({length}, rank + 1);
-          communicator.broadcast(root, 3);
-          EXPECT_EQ(root.to_vector<float>(), std::vector<float>(length, 4));
-          const Tensor all = Tensor::zeros({n, length});
-          communicator.all_gather(Tensor::full({length}, rank + 1), all);
-          for (std::size_t r = 0; r < n; ++r) {
-            EXPECT_EQ(all.rows(r, r + 1).to_vector<float>(),
-                      std::vector<float>(length, static_cast<float>(r + 1)));
-          }
-          const Tensor part = Tensor::zeros({length});
-          communicator.reduce_scatter(all, part);
-          EXPECT_EQ(part.to_vector<float>(),
-                    std::vector<float>(length, static_cast<float>(5 * (rank + 1))));
-          communicator.barrier();
-        },
+        5, [&](Communicator& communicator) { check_moves(communicator, kTypes, Device{}, length); },
         along(GetParam()));
   }
 }
