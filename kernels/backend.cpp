@@ -28,9 +28,7 @@ Backend& backend(DeviceType type) {
   if (Backend* installed = instead_of(type).load(std::memory_order_acquire)) [[unlikely]] {
     return *installed;
   }
-  // Never destroyed: tensors in static variables may be used until the very end.
-  static EigenBackend& cpu = *new EigenBackend;
-  if (type == DeviceType::cpu) return cpu;
+  if (type == DeviceType::cpu) return cpu_backend();
   static Backend* const cuda = cuda_backend();
   require(cuda != nullptr, ErrorCode::Device, "backend",
           "this build has no CUDA; use the device cpu, or build the cuda preset");

@@ -2,14 +2,14 @@
 //
 // A kernel's call is a struct: its operands with their names, as views (core), never tensors.
 // calls.h holds those that every training step needs; image_calls.h, sequence_calls.h and
-// norm_calls.h the others. A new device only has to implement Backend. These rules hold for every
-// call:
+// norm_calls.h the others. A new device only has to implement Backend. These rules hold for all:
 //   Memory:  views are contiguous unless a MatrixView says otherwise; outputs do not alias inputs
 //            unless the call says so; outputs are overwritten unless the call says "adds". A view
 //            without data is an input that there is not, or an output that is not wanted.
 //   Order:   work follows all earlier work of `stream`; on the CPU it runs in the calling thread,
 //            spread over the threads of stream.device().
-//   Types:   floating inputs and outputs of one call share one dtype, float32 or float64.
+//   Types:   floating operands share one dtype, float32 or float64; or activations and their
+//            gradients are bfloat16, and all else is float32, in which the call is computed.
 //   Empty:   zero rows or elements are valid everywhere.
 //   Sizes:   REQUIRES shapes that fit and one dtype, which the operations of autograd check. Calls
 //            that programs make directly (copies and element-by-element arithmetic) also check

@@ -213,7 +213,7 @@ struct SoftmaxCrossEntropyForward {
   ConstMatrixView logits;  // [rows, classes]
   ConstTensorView labels;  // int64 [rows]
   Reduction reduction = Reduction::mean;
-  MatrixView probabilities;  // softmax(logits), for the backward pass; may alias logits
+  MatrixView probabilities;  // softmax(logits), of bfloat16 less onehot(labels); may alias logits
   TensorView loss;
   auto describe(auto f) const { return f("cross entropy", logits, labels, probabilities, loss); }
 };

@@ -81,5 +81,14 @@ inline constexpr bool is_half = std::is_same_v<T, Bfloat16> || std::is_same_v<T,
 // The type for sums of T.
 template <typename T>
 using ArithmeticOf = std::conditional_t<is_half<T>, float, T>;
+constexpr DType arithmetic_dtype(DType dtype) {
+  return dtype == DType::bfloat16 || dtype == DType::float16 ? DType::float32 : dtype;
+}
+
+// An element as its arithmetic type.
+template <typename T>
+LOCKSTEP_HOST_DEVICE ArithmeticOf<T> number(T element) {
+  return static_cast<ArithmeticOf<T>>(element);
+}
 
 }  // namespace lockstep

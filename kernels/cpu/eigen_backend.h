@@ -23,4 +23,7 @@ class EigenBackend final : public Backend {
   std::size_t conv_scratch(const Windows& windows) const override;
 };
 
+// It, with bfloat16 activations (cpu_backend.cpp). Never destroyed.
+Backend& cpu_backend();
+
 }  // namespace lockstep::kernels

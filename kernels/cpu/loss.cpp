@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/half.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/parallel.h"
@@ -37,6 +38,23 @@ double softmax_row(const T* logits, std::size_t classes, std::size_t label, T* p
   return std::log(static_cast<double>(sum)) - static_cast<double>(label_logit - largest);
 }
 
+// The same for a row of bfloat16, which is rounded once, after the label's 1 is subtracted.
+double softmax_row(const Bfloat16* logits, std::size_t classes, std::size_t label, Bfloat16* p) {
+  float* const wide = thread_scratch<float>(classes);
+  for (std::size_t j = 0; j < classes; ++j) wide[j] = number(logits[j]);
+  const double loss = softmax_row(wide, classes, label, wide);
+  wide[label] -= 1;
+  for (std::size_t j = 0; j < classes; ++j) p[j] = Bfloat16(wide[j]);
+  return loss;
+}
+
+// Calls function.operator()<X>() with the type of logits.
+template <typename Function>
+void for_logits(DType dtype, const char* operation, Function&& function) {
+  if (dtype == DType::bfloat16) return function.template operator()<Bfloat16>();
+  for_floating(dtype, operation, function);
+}
+
 // The divisor of a loss: its rows or elements for the mean.
 double divisor(Reduction reduction, std::size_t count) {
   return reduction == Reduction::mean ? static_cast<double>(count) : 1.0;
@@ -55,14 +73,15 @@ void EigenBackend::softmax_cross_entropy_forward(Stream& stream,
   const auto* name = "cross_entropy";
   const auto* label = data_of<std::int64_t>(call.labels);
   require_labels(name, label, call.logits.rows, call.logits.cols);
-  for_floating(call.logits.dtype, name, [&]<typename T>() {
+  for_logits(call.logits.dtype, name, [&]<typename X>() {
+    using T = ArithmeticOf<X>;
     std::vector<double> partials((call.logits.rows + kRowsPerBlock - 1) / kRowsPerBlock);
     parallel_blocks(stream, call.logits.rows, kRowsPerBlock, 4 * call.logits.cols,
                     [&](std::size_t block, std::size_t begin, std::size_t end) {
                       for (std::size_t i = begin; i < end; ++i) {
-                        partials[block] += softmax_row(row_of<T>(call.logits, i), call.logits.cols,
+                        partials[block] += softmax_row(row_of<X>(call.logits, i), call.logits.cols,
                                                        static_cast<std::size_t>(label[i]),
-                                                       row_of<T>(call.probabilities, i));
+                                                       row_of<X>(call.probabilities, i));
                       }
                     });
     *data_of<T>(call.loss) =
@@ -77,16 +96,17 @@ void EigenBackend::softmax_cross_entropy_backward(Stream& stream,
   const std::size_t classes = call.probabilities.cols;
   const auto* label = data_of<std::int64_t>(call.labels);
   require_labels(name, label, rows, classes);
-  for_floating(call.probabilities.dtype, name, [&]<typename T>() {
+  for_logits(call.probabilities.dtype, name, [&]<typename X>() {
+    using T = ArithmeticOf<X>;
     const T factor = static_cast<T>(*data_of<T>(call.grad_loss) / divisor(call.reduction, rows));
     parallel_rows(stream, rows, classes, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
-        const T* p = row_of<T>(call.probabilities, i);
-        T* grad = row_of<T>(call.grad_logits, i);
+        const X* p = row_of<X>(call.probabilities, i);
+        X* grad = row_of<X>(call.grad_logits, i);
         const auto hit = static_cast<std::size_t>(label[i]);
-        const T at_label = (p[hit] - T(1)) * factor;
-        for (std::size_t j = 0; j < classes; ++j) grad[j] = p[j] * factor;
-        grad[hit] = at_label;
+        const T at_label = (number(p[hit]) - (is_half<X> ? T(0) : T(1))) * factor;
+        for (std::size_t j = 0; j < classes; ++j) grad[j] = static_cast<X>(number(p[j]) * factor);
+        grad[hit] = static_cast<X>(at_label);
       }
     });
   });

@@ -56,13 +56,15 @@ constexpr unsigned kBackwardTile = std::min(32u, kTile<By, kChannels>);
 template <unsigned kChannels>
 constexpr unsigned kBlocks = kChannels <= 64 ? 3 : 1;
 
-template <typename T>
+// Element: of activations; T: of sums.
+template <typename Element>
 struct Attention {
-  const T* qkv;
-  T* y;
+  using T = ArithmeticOf<Element>;
+  const Element* qkv;
+  Element* y;
   T* log_sums;
-  const T* grad_y;
-  T* grad_qkv;
+  const Element* grad_y;
+  Element* grad_qkv;
   T* projections;  // [batch, heads, length]: D
   unsigned length, heads, head_size, channels, blocks_per_head;
   T scale;
@@ -77,17 +79,18 @@ __device__ unsigned smaller(unsigned a, unsigned b) {
 
 // One head of one sequence, and the queries or keys of it that the calling warp keeps, from `first`
 // on. Channels beyond the head's and rows beyond the sequence's are zero.
-template <typename By, unsigned kChannels>
+template <typename By, typename Element, unsigned kChannels>
 struct Head {
   using T = typename By::Number;
+  using Stored = typename By::Stored;
   using Rows = LaneRows<By, kChannels>;
-  const Attention<T>& call;
+  const Attention<Element>& call;
   std::size_t qkv_at, y_at, row_at;  // where the head's elements begin
   std::size_t qkv_stride, y_stride;
   unsigned block_first, first;  // rows of the block, of the warp
 
   // The blocks with most work go first, so that the last to start are short.
-  __device__ Head(const Attention<T>& of, Order order)
+  __device__ Head(const Attention<Element>& of, Order order)
       : call(of), qkv_stride(3 * std::size_t{of.channels}), y_stride(of.channels) {
     const unsigned index = blockIdx.x / call.blocks_per_head;
     const unsigned block = blockIdx.x % call.blocks_per_head;
@@ -113,24 +116,25 @@ struct Head {
 
   // The warp's rows of a matrix of which the lane has columns `column_of(j)`.
   template <typename Columns>
-  __device__ Rows load(const T* from, std::size_t stride, const Columns& column_of) const {
+  __device__ Rows load(const Element* from, std::size_t stride, const Columns& column_of) const {
     Rows rows;
     rows.for_each([&](unsigned i, unsigned j, T& value) {
       const unsigned at = first + By::row(i);
       const unsigned channel = column_of(j);
       const bool is_there = at < call.length && channel < call.head_size;
-      value = is_there ? from[at * stride + channel] : T(0);
+      value = is_there ? number(from[at * stride + channel]) : T(0);
     });
     return rows;
   }
-  __device__ auto factor(const T* from, std::size_t stride) const {
+  __device__ auto factor(const Element* from, std::size_t stride) const {
     return By::factor(load(from, stride, By::factor_column));
   }
-  __device__ void store(T* to, std::size_t stride, Rows& rows) const {
+  __device__ void store(Element* to, std::size_t stride, Rows& rows) const {
     rows.for_each([&](unsigned i, unsigned j, T& value) {
       const unsigned at = first + By::row(i);
       const unsigned channel = By::column(j);
-      if (at < call.length && channel < call.head_size) to[at * stride + channel] = value;
+      const bool is_there = at < call.length && channel < call.head_size;
+      if (is_there) to[at * stride + channel] = static_cast<Element>(value);
     });
   }
   // A number for each of the warp's rows. All lanes of a row have the same one.
@@ -139,18 +143,28 @@ struct Head {
     if (By::column(0) == 0 && at < call.length) to[row_at + at] = value;
   }
 
+  __device__ static void put(Stored* to, const Vector<Element>& values) {
+    if constexpr (std::is_same_v<Element, T>) {
+      store_vector(to, By::stored(values));
+    } else if constexpr (std::is_same_v<Element, Stored>) {
+      store_vector(to, values);
+    } else {  // bfloat16 where there are no tensor cores
+      for (unsigned e = 0; e < kWidth<Element>; ++e) to[e] = number(values.at[e]);
+    }
+  }
+
   // All threads of the block load the rows of a tile, from `begin` on.
   template <unsigned kRows>
-  __device__ void load_tile(const T* from, std::size_t stride, unsigned begin,
-                            Tile<typename By::Stored, kRows, kChannels>& tile) const {
-    constexpr unsigned kWide = kWidth<T>;
+  __device__ void load_tile(const Element* from, std::size_t stride, unsigned begin,
+                            Tile<Stored, kRows, kChannels>& tile) const {
+    constexpr unsigned kWide = kWidth<Element>;
     constexpr unsigned kPieces = kChannels / kWide;
 #pragma unroll
     for (unsigned i = threadIdx.x; i < kRows * kPieces; i += kBlockThreads) {
       const unsigned at = begin + i / kPieces;
       const unsigned channel = i % kPieces * kWide;
-      const T* const piece = from + at * stride + channel;
-      Vector<T> values{};
+      const Element* const piece = from + at * stride + channel;
+      Vector<Element> values{};
       if (at < call.length && channel < call.head_size) {
         if (call.is_wide) {
           values = load_vector<kWide>(piece);
@@ -160,17 +174,16 @@ struct Head {
           }
         }
       }
-      store_vector(&tile.at[i / kPieces][channel], By::stored(values));
+      put(&tile.at[i / kPieces][channel], values);
     }
   }
 
   // Goes through the keys that the block's queries see, with their values, in tiles. Calls
   // body(key, seen) for the tiles of which the warp sees rows; `key` is a tile's first row.
   template <unsigned kRows, typename Body>
-  __device__ void for_keys(Tile<typename By::Stored, kRows, kChannels>& keys,
-                           Tile<typename By::Stored, kRows, kChannels>& values,
-                           const Body& body) const {
-    const T* const rows = call.qkv + qkv_at;
+  __device__ void for_keys(Tile<Stored, kRows, kChannels>& keys,
+                           Tile<Stored, kRows, kChannels>& values, const Body& body) const {
+    const Element* const rows = call.qkv + qkv_at;
     for (unsigned key = 0; key < smaller(call.length, block_first + kBlockRows); key += kRows) {
       __syncthreads();
       load_tile(rows + call.channels, qkv_stride, key, keys);
@@ -232,14 +245,13 @@ struct RunningSoftmax {
   }
 };
 
-template <typename Wanted, unsigned kChannels>
-__global__ void __launch_bounds__(kBlockThreads)
-    attention_kernel(Attention<typename Wanted::Number> call) {
+template <typename Wanted, typename Element, unsigned kChannels>
+__global__ void __launch_bounds__(kBlockThreads) attention_kernel(Attention<Element> call) {
   using By = Available<Wanted>;
   using T = typename By::Number;
   constexpr unsigned kRows = kTile<By, kChannels>;
   __shared__ Tile<typename By::Stored, kRows, kChannels> keys, values;
-  const Head<By, kChannels> head(call, Order::last_block_first);
+  const Head<By, Element, kChannels> head(call, Order::last_block_first);
   const auto q = head.factor(call.qkv + head.qkv_at, head.qkv_stride);
   LaneRows<By, kChannels> y{};
   RunningSoftmax<By> softmax;
@@ -266,8 +278,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // Reads the log-sums of the warp's queries and computes their D, which is also kept for the pass
 // over keys. D takes the factors that the products take, rounded as they are.
-template <typename By, unsigned kChannels, typename T>
-__device__ void project(const Head<By, kChannels>& head, T (&log_sums)[By::kLaneRows],
+template <typename By, typename Element, unsigned kChannels, typename T>
+__device__ void project(const Head<By, Element, kChannels>& head, T (&log_sums)[By::kLaneRows],
                         T (&projections)[By::kLaneRows]) {
   auto products = head.load(head.call.grad_y + head.y_at, head.y_stride, By::column);
   const auto y = head.load(head.call.y + head.y_at, head.y_stride, By::column);
@@ -284,14 +296,14 @@ __device__ void project(const Head<By, kChannels>& head, T (&log_sums)[By::kLane
   }
 }
 
-template <typename Wanted, unsigned kChannels>
+template <typename Wanted, typename Element, unsigned kChannels>
 __global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
-    query_gradient_kernel(Attention<typename Wanted::Number> call) {
+    query_gradient_kernel(Attention<Element> call) {
   using By = Available<Wanted>;
   using T = typename By::Number;
   constexpr unsigned kRows = kBackwardTile<By, kChannels>;
   __shared__ Tile<typename By::Stored, kRows, kChannels> keys, values;
-  const Head<By, kChannels> head(call, Order::last_block_first);
+  const Head<By, Element, kChannels> head(call, Order::last_block_first);
   T log_sums[By::kLaneRows], projections[By::kLaneRows];
   project(head, log_sums, projections);
   const auto q = head.factor(call.qkv + head.qkv_at, head.qkv_stride);
@@ -312,16 +324,16 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
 }
 
 // Here the rows of scores are keys, and their columns queries.
-template <typename Wanted, unsigned kChannels>
+template <typename Wanted, typename Element, unsigned kChannels>
 __global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
-    key_gradient_kernel(Attention<typename Wanted::Number> call) {
+    key_gradient_kernel(Attention<Element> call) {
   using By = Available<Wanted>;
   using T = typename By::Number;
   constexpr unsigned kRows = kBackwardTile<By, kChannels>;
   __shared__ Tile<typename By::Stored, kRows, kChannels> queries, grads;
   __shared__ T log_sums[kRows], projections[kRows];
-  const Head<By, kChannels> head(call, Order::first_block_first);
-  const T* const rows = call.qkv + head.qkv_at;
+  const Head<By, Element, kChannels> head(call, Order::first_block_first);
+  const Element* const rows = call.qkv + head.qkv_at;
   const auto k = head.factor(rows + call.channels, head.qkv_stride);
   const auto v = head.factor(rows + 2 * std::size_t{call.channels}, head.qkv_stride);
   LaneRows<By, kChannels> grad_k{}, grad_v{};
@@ -351,22 +363,23 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
     });
     By::multiply_columns(grad_k, By::factor(scores), queries, seeing);
   }
-  T* const grad_rows = call.grad_qkv + head.qkv_at;
+  Element* const grad_rows = call.grad_qkv + head.qkv_at;
   head.store(grad_rows + call.channels, head.qkv_stride, grad_k);
   head.store(grad_rows + 2 * std::size_t{call.channels}, head.qkv_stride, grad_v);
 }
 
-template <typename T>
-Attention<T> attention_of(const AttentionShape& shape, const ConstTensorView& qkv) {
-  Attention<T> call{};
-  call.qkv = data_of<T>(qkv);
+template <typename Element>
+Attention<Element> attention_of(const AttentionShape& shape, const ConstTensorView& qkv) {
+  Attention<Element> call{};
+  call.qkv = data_of<Element>(qkv);
   call.length = static_cast<unsigned>(shape.length);
   call.heads = static_cast<unsigned>(shape.heads);
   call.head_size = static_cast<unsigned>(shape.head_size);
   call.channels = static_cast<unsigned>(shape.channels());
   call.blocks_per_head = static_cast<unsigned>((shape.length + kBlockRows - 1) / kBlockRows);
-  call.scale = static_cast<T>(1 / std::sqrt(static_cast<double>(shape.head_size)));
-  call.is_wide = shape.head_size % kWidth<T> == 0 && is_aligned(qkv.data);
+  call.scale =
+      static_cast<ArithmeticOf<Element>>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+  call.is_wide = shape.head_size % kWidth<Element> == 0 && is_aligned(qkv.data);
   return call;
 }
 
@@ -384,14 +397,19 @@ void for_channels(std::size_t head_size, Function&& function) {
   function.template operator()<128u>();
 }
 
-// Calls function.operator()<By>() with the type that multiplies elements of this dtype in the
-// precision in force.
+// Calls function.operator()<By, Element>() with the type that multiplies elements of this dtype in
+// the precision in force.
 template <typename Function>
 void for_products(DType dtype, const char* operation, Function&& function) {
+  if (dtype == DType::bfloat16) {
+    return function.template operator()<TensorCores<Bfloat16>, Bfloat16>();
+  }
   const FactorType factors = dtype == DType::float32 ? factor_type() : FactorType::float32;
-  if (factors == FactorType::tf32) return function.template operator()<TensorCores<Tf32>>();
-  if (factors == FactorType::bfloat16) return function.template operator()<TensorCores<Bfloat16>>();
-  for_floating(dtype, operation, [&]<typename T>() { function.template operator()<Fma<T>>(); });
+  if (factors == FactorType::tf32) return function.template operator()<TensorCores<Tf32>, float>();
+  if (factors == FactorType::bfloat16) {
+    return function.template operator()<TensorCores<Bfloat16>, float>();
+  }
+  for_floating(dtype, operation, [&]<typename T>() { function.template operator()<Fma<T>, T>(); });
 }
 
 }  // namespace
@@ -399,13 +417,13 @@ void for_products(DType dtype, const char* operation, Function&& function) {
 void CudaBackend::attention_forward(Stream& stream, const AttentionForward& call) {
   if (call.y.num_elements == 0) return;
   const auto* name = "attention";
-  for_products(call.qkv.dtype, name, [&]<typename By>() {
-    using T = typename By::Number;
-    Attention<T> work = attention_of<T>(call.shape, call.qkv);
-    work.y = data_of<T>(call.y);
+  for_products(call.qkv.dtype, name, [&]<typename By, typename Element>() {
+    using T = ArithmeticOf<Element>;
+    Attention<Element> work = attention_of<Element>(call.shape, call.qkv);
+    work.y = data_of<Element>(call.y);
     work.log_sums = data_of<T>(call.log_sums);
     for_channels(call.shape.head_size, [&]<unsigned kChannels>() {
-      launch(stream, name, blocks_of(call.shape), attention_kernel<By, kChannels>, work);
+      launch(stream, name, blocks_of(call.shape), attention_kernel<By, Element, kChannels>, work);
     });
   });
 }
@@ -413,18 +431,20 @@ void CudaBackend::attention_forward(Stream& stream, const AttentionForward& call
 void CudaBackend::attention_backward(Stream& stream, const AttentionBackward& call) {
   if (call.y.num_elements == 0) return;
   const auto* name = "attention backward";
-  for_products(call.qkv.dtype, name, [&]<typename By>() {
-    using T = typename By::Number;
-    Attention<T> work = attention_of<T>(call.shape, call.qkv);
-    work.y = const_cast<T*>(data_of<T>(call.y));
+  for_products(call.qkv.dtype, name, [&]<typename By, typename Element>() {
+    using T = ArithmeticOf<Element>;
+    Attention<Element> work = attention_of<Element>(call.shape, call.qkv);
+    work.y = const_cast<Element*>(data_of<Element>(call.y));
     work.log_sums = const_cast<T*>(data_of<T>(call.log_sums));
-    work.grad_y = data_of<T>(call.grad_y);
-    work.grad_qkv = data_of<T>(call.grad_qkv);
+    work.grad_y = data_of<Element>(call.grad_y);
+    work.grad_qkv = data_of<Element>(call.grad_qkv);
     work.projections = data_of<T>(call.scratch);
     work.is_wide = work.is_wide && is_aligned(work.grad_y);
     for_channels(call.shape.head_size, [&]<unsigned kChannels>() {
-      launch(stream, name, blocks_of(call.shape), query_gradient_kernel<By, kChannels>, work);
-      launch(stream, name, blocks_of(call.shape), key_gradient_kernel<By, kChannels>, work);
+      launch(stream, name, blocks_of(call.shape), query_gradient_kernel<By, Element, kChannels>,
+             work);
+      launch(stream, name, blocks_of(call.shape), key_gradient_kernel<By, Element, kChannels>,
+             work);
     });
   });
 }

@@ -13,10 +13,11 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-template <typename T>
+template <typename X>
 struct Features {
-  Rows<const T> x;
-  Rows<T> y;
+  using T = ArithmeticOf<X>;
+  Rows<const X> x;
+  Rows<X> y;
   std::size_t rows;
   std::size_t cols;
   const T* weight;  // or nullptr: ones
@@ -46,16 +47,16 @@ struct Features {
 
 // One pass: sums of x - shift and of its square, where shift is the feature's first value. That
 // keeps the digits which sums of x and x^2 would lose for a large mean.
-template <typename T>
+template <typename X>
 struct BatchStatistics {
   static constexpr int kValues = 2;
-  Features<T> f;
+  Features<X> f;
 
   __device__ double shift(std::size_t j) const {
-    return f.rows > 0 ? static_cast<double>(f.x[0][j]) : 0;
+    return f.rows > 0 ? static_cast<double>(number(f.x[0][j])) : 0;
   }
   __device__ void add(std::size_t row, std::size_t j, double (&sums)[2]) const {
-    const double offset = static_cast<double>(f.x[row][j]) - shift(j);
+    const double offset = static_cast<double>(number(f.x[row][j])) - shift(j);
     sums[0] += offset;
     sums[1] += offset * offset;
   }
@@ -68,17 +69,17 @@ struct BatchStatistics {
 };
 
 // The same as moments for other replicas: a mean and a sum of squared deviations; 0 for no rows.
-template <typename T>
+template <typename X>
 struct BatchMoments {
   static constexpr int kValues = 2;
-  BatchStatistics<T> statistics;
+  BatchStatistics<X> statistics;
   double* moments;
 
   __device__ void add(std::size_t row, std::size_t j, double (&sums)[2]) const {
     statistics.add(row, j, sums);
   }
   __device__ void finish(std::size_t j, const double (&totals)[2]) const {
-    const Features<T>& f = statistics.f;
+    const Features<X>& f = statistics.f;
     const double rows = static_cast<double>(f.rows);
     const double squares = f.rows > 0 ? totals[1] - totals[0] * totals[0] / rows : 0;
     moments[j] = f.rows > 0 ? statistics.shift(j) + totals[0] / rows : 0;
@@ -88,8 +89,8 @@ struct BatchMoments {
 };
 
 // Merges the statistics of the rows of all replicas, as kernels/cpu/batch_norm.cpp does.
-template <typename T>
-__global__ void merge_moments_kernel(Features<T> f, const double* moments, std::size_t replicas) {
+template <typename X>
+__global__ void merge_moments_kernel(Features<X> f, const double* moments, std::size_t replicas) {
   const std::size_t stride = 2 * f.cols + 1;
   for (std::size_t j = global_thread(); j < f.cols; j += num_global_threads()) {
     double rows = 0;
@@ -109,27 +110,31 @@ __global__ void merge_moments_kernel(Features<T> f, const double* moments, std::
   }
 }
 
-template <typename T>
-__global__ void running_statistics_kernel(Features<T> f) {
+template <typename X>
+__global__ void running_statistics_kernel(Features<X> f) {
+  using T = ArithmeticOf<X>;
   for (std::size_t j = global_thread(); j < f.cols; j += num_global_threads()) {
     f.mean[j] = f.running_mean[j];
     f.inverse_std[j] = static_cast<T>(1 / sqrt(static_cast<double>(f.running_var[j]) + f.epsilon));
   }
 }
 
-template <typename T>
-__global__ void normalise_kernel(Features<T> f) {
+template <typename X>
+__global__ void normalise_kernel(Features<X> f) {
+  using T = ArithmeticOf<X>;
   for_matrix(f.rows, f.cols, [&](std::size_t row, std::size_t j) {
     const T factor = f.inverse_std[j] * (f.weight ? f.weight[j] : T(1));
-    f.y[row][j] = (f.x[row][j] - f.mean[j]) * factor + (f.bias ? f.bias[j] : T(0));
+    const T bias = f.bias ? f.bias[j] : T(0);
+    f.y[row][j] = static_cast<X>((number(f.x[row][j]) - f.mean[j]) * factor + bias);
   });
 }
 
-template <typename T>
+template <typename X>
 struct Gradients {
-  Rows<const T> x;
-  Rows<const T> grad_y;
-  Rows<T> grad_x;  // or nullptr
+  using T = ArithmeticOf<X>;
+  Rows<const X> x;
+  Rows<const X> grad_y;
+  Rows<X> grad_x;  // or nullptr
   const T* weight;
   const T* mean;
   const T* inverse_std;
@@ -141,17 +146,18 @@ struct Gradients {
 };
 
 // For each feature, the sums over the batch of grad_y and of grad_y * (x - mean) * inverse_std.
-template <typename T>
+template <typename X>
 struct BackwardSums {
+  using T = ArithmeticOf<X>;
   static constexpr int kValues = 2;
-  Gradients<T> g;
+  Gradients<X> g;
   double* count = nullptr;  // gets the number of rows, if given
   std::size_t rows = 0;
 
   __device__ void add(std::size_t row, std::size_t j, double (&total)[2]) const {
-    const double grad = static_cast<double>(g.grad_y[row][j]);
+    const double grad = static_cast<double>(number(g.grad_y[row][j]));
     total[0] += grad;
-    total[1] += grad * (static_cast<double>(g.x[row][j]) - static_cast<double>(g.mean[j]));
+    total[1] += grad * (static_cast<double>(number(g.x[row][j])) - static_cast<double>(g.mean[j]));
   }
   __device__ void finish(std::size_t j, const double (&totals)[2]) const {
     const double projection = totals[1] * static_cast<double>(g.inverse_std[j]);
@@ -165,29 +171,31 @@ struct BackwardSums {
 
 // grad_x = factor * (grad_y - offset - (x - mean) * slope). The last two terms are the paths
 // through the mean and the variance, and are absent if those were given.
-template <typename T>
-__global__ void input_gradient_kernel(Gradients<T> g, std::size_t rows, std::size_t cols,
+template <typename X>
+__global__ void input_gradient_kernel(Gradients<X> g, std::size_t rows, std::size_t cols,
                                       Statistics statistics) {
+  using T = ArithmeticOf<X>;
   // One division for all, because on most GPUs a division in double costs more than reading the
   // elements.
   const double share = 1 / (g.count ? *g.count : static_cast<double>(rows));
   for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
     const T s = g.inverse_std[j];
     const T factor = s * (g.weight ? g.weight[j] : T(1));
-    T grad = g.grad_y[row][j];
+    T grad = number(g.grad_y[row][j]);
     if (statistics != Statistics::running) {
       const T offset = static_cast<T>(g.grad_sums[j] * share);
       const T slope = static_cast<T>(static_cast<double>(s) * g.projections[j] * share);
-      grad = grad - offset - (g.x[row][j] - g.mean[j]) * slope;
+      grad = grad - offset - (number(g.x[row][j]) - g.mean[j]) * slope;
     }
-    g.grad_x[row][j] = factor * grad;
+    g.grad_x[row][j] = static_cast<X>(factor * grad);
   });
 }
 
-template <typename T>
-Features<T> features_of(const BatchNormForward& call) {
-  return {rows_of<T>(call.x),
-          rows_of<T>(call.y),
+template <typename X>
+Features<X> features_of(const BatchNormForward& call) {
+  using T = ArithmeticOf<X>;
+  return {rows_of<X>(call.x),
+          rows_of<X>(call.y),
           call.x.rows,
           call.x.cols,
           data_of<T>(call.weight),
@@ -201,16 +209,16 @@ Features<T> features_of(const BatchNormForward& call) {
 }
 
 // The gradients of the features from `first` on, and the place for their sums.
-template <typename T>
-Gradients<T> gradients_of(const BatchNormBackward& call, std::size_t first, double* grad_sums,
+template <typename X>
+Gradients<X> gradients_of(const BatchNormBackward& call, std::size_t first, double* grad_sums,
                           double* projections, const double* count) {
+  const auto from_first = [first](auto* data) { return data ? data + first : data; };
   const auto at_first = [&](const auto& view) {
-    auto* const data = data_of<T>(view);
-    return data ? data + first : data;
+    return from_first(data_of<ArithmeticOf<X>>(view));
   };
-  return {{at_first(call.x), call.x.leading_dimension},
-          {at_first(call.grad_y), call.grad_y.leading_dimension},
-          {at_first(call.grad_x), call.grad_x.leading_dimension},
+  return {{from_first(data_of<X>(call.x)), call.x.leading_dimension},
+          {from_first(data_of<X>(call.grad_y)), call.grad_y.leading_dimension},
+          {from_first(data_of<X>(call.grad_x)), call.grad_x.leading_dimension},
           at_first(call.weight),
           at_first(call.mean),
           at_first(call.inverse_std),
@@ -228,21 +236,21 @@ void CudaBackend::batch_norm_forward(Stream& stream, const BatchNormForward& cal
   const std::size_t rows = call.x.rows;
   const std::size_t cols = call.x.cols;
   if (cols == 0) return;
-  for_floating(call.x.dtype, name, [&]<typename T>() {
-    const Features<T> features = features_of<T>(call);
+  for_activations(call.x.dtype, name, [&]<typename X>() {
+    const Features<X> features = features_of<X>(call);
     switch (call.statistics) {
       case Statistics::batch:
-        launch_column_reduce(stream, name, rows, cols, BatchStatistics<T>{features});
+        launch_column_reduce(stream, name, rows, cols, BatchStatistics<X>{features});
         break;
       case Statistics::running:
-        launch(stream, name, covering(cols, kThreads), running_statistics_kernel<T>, features);
+        launch(stream, name, covering(cols, kThreads), running_statistics_kernel<X>, features);
         break;
       case Statistics::shared:
-        launch(stream, name, covering(cols, kThreads), merge_moments_kernel<T>, features,
+        launch(stream, name, covering(cols, kThreads), merge_moments_kernel<X>, features,
                data_of<double>(call.moments), call.moments.num_elements / (2 * cols + 1));
         break;
     }
-    if (rows > 0) launch(stream, name, row_tiles(rows, cols), normalise_kernel<T>, features);
+    if (rows > 0) launch(stream, name, row_tiles(rows, cols), normalise_kernel<X>, features);
   });
 }
 
@@ -250,22 +258,22 @@ void CudaBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& c
   const auto* name = "batch_norm backward";
   const std::size_t rows = call.x.rows;
   const std::size_t cols = call.x.cols;
-  for_floating(call.x.dtype, name, [&]<typename T>() {
+  for_activations(call.x.dtype, name, [&]<typename X>() {
     if (call.statistics == Statistics::shared) {
       double* const sums = data_of<double>(call.sums);
       if (rows == 0 || cols == 0) return;
-      launch(stream, name, row_tiles(rows, cols), input_gradient_kernel<T>,
-             gradients_of<T>(call, 0, sums, sums + cols, sums + 2 * cols), rows, cols,
+      launch(stream, name, row_tiles(rows, cols), input_gradient_kernel<X>,
+             gradients_of<X>(call, 0, sums, sums + cols, sums + 2 * cols), rows, cols,
              call.statistics);
       return;
     }
     for (std::size_t first = 0; first < cols; first += kMaxColumns) {
       const std::size_t count = std::min(kMaxColumns, cols - first);
       double* const sums = workspace_of(stream).column_sums;
-      const Gradients<T> gradients = gradients_of<T>(call, first, sums, sums + count, nullptr);
-      launch_column_reduce(stream, name, rows, count, BackwardSums<T>{gradients});
+      const Gradients<X> gradients = gradients_of<X>(call, first, sums, sums + count, nullptr);
+      launch_column_reduce(stream, name, rows, count, BackwardSums<X>{gradients});
       if (!call.grad_x.data || rows == 0) continue;
-      launch(stream, name, row_tiles(rows, count), input_gradient_kernel<T>, gradients, rows, count,
+      launch(stream, name, row_tiles(rows, count), input_gradient_kernel<X>, gradients, rows, count,
              call.statistics);
     }
   });
@@ -273,12 +281,12 @@ void CudaBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& c
 
 void CudaBackend::batch_moments(Stream& stream, const kernels::BatchMoments& call) {
   const auto* name = "batch_moments";
-  for_floating(call.x.dtype, name, [&]<typename T>() {
+  for_activations(call.x.dtype, name, [&]<typename X>() {
     kernels::BatchNormForward of_input;
     of_input.x = call.x;
-    const Features<T> features = features_of<T>(of_input);
+    const Features<X> features = features_of<X>(of_input);
     launch_column_reduce(stream, name, call.x.rows, call.x.cols,
-                         BatchMoments<T>{{features}, data_of<double>(call.moments)});
+                         BatchMoments<X>{{features}, data_of<double>(call.moments)});
   });
 }
 
@@ -286,10 +294,10 @@ void CudaBackend::batch_norm_sums(Stream& stream, const BatchNormSums& call) {
   const auto* name = "batch_norm_sums";
   const std::size_t cols = call.x.cols;
   double* const sums = data_of<double>(call.sums);
-  for_floating(call.x.dtype, name, [&]<typename T>() {
-    const Gradients<T> gradients = gradients_of<T>(call, 0, sums, sums + cols, nullptr);
+  for_activations(call.x.dtype, name, [&]<typename X>() {
+    const Gradients<X> gradients = gradients_of<X>(call, 0, sums, sums + cols, nullptr);
     launch_column_reduce(stream, name, call.x.rows, cols,
-                         BackwardSums<T>{gradients, sums + 2 * cols, call.x.rows});
+                         BackwardSums<X>{gradients, sums + 2 * cols, call.x.rows});
   });
 }
 

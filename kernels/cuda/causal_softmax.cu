@@ -10,45 +10,47 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-template <typename T>
-__global__ void causal_softmax_kernel(const T* scores, std::size_t rows, std::size_t cols,
-                                      std::size_t length, T scale, T* p) {
+template <typename X, typename T = ArithmeticOf<X>>
+__global__ void causal_softmax_kernel(const X* scores, std::size_t rows, std::size_t cols,
+                                      std::size_t length, T scale, X* p) {
   for_rows(rows, [&](std::size_t row, unsigned lane) {
-    const T* const from = scores + row * cols;
-    T* const to = p + row * cols;
+    const X* const from = scores + row * cols;
+    X* const to = p + row * cols;
     const std::size_t seen = row % length + 1;
     T top = -static_cast<T>(INFINITY);
     for (std::size_t j = lane; j < seen; j += kWarp) {
-      const T score = scale * from[j];
+      const T score = scale * number(from[j]);
       top = score > top ? score : top;
     }
     top = largest_in_all_lanes(top);
     double sum = 0;
     for (std::size_t j = lane; j < seen; j += kWarp) {
-      sum += static_cast<double>(exp_of(scale * from[j] - top));
+      sum += static_cast<double>(exp_of(scale * number(from[j]) - top));
     }
     sum = sum_in_all_lanes(sum);
     const T inverse = static_cast<T>(1 / sum);
     for (std::size_t j = lane; j < cols; j += kWarp) {
-      to[j] = j < seen ? exp_of(scale * from[j] - top) * inverse : T(0);
+      const T value = j < seen ? exp_of(scale * number(from[j]) - top) * inverse : T(0);
+      to[j] = static_cast<X>(value);
     }
   });
 }
 
-template <typename T>
-__global__ void causal_softmax_gradient_kernel(const T* p, const T* grad_p, std::size_t rows,
-                                               std::size_t cols, T scale, T* grad_scores) {
+template <typename X, typename T = ArithmeticOf<X>>
+__global__ void causal_softmax_gradient_kernel(const X* p, const X* grad_p, std::size_t rows,
+                                               std::size_t cols, T scale, X* grad_scores) {
   for_rows(rows, [&](std::size_t row, unsigned lane) {
-    const T* const share = p + row * cols;
-    const T* const grad = grad_p + row * cols;
+    const X* const share = p + row * cols;
+    const X* const grad = grad_p + row * cols;
     double sum = 0;
     for (std::size_t j = lane; j < cols; j += kWarp) {
-      sum += static_cast<double>(share[j]) * static_cast<double>(grad[j]);
+      sum += static_cast<double>(number(share[j])) * static_cast<double>(number(grad[j]));
     }
     sum = sum_in_all_lanes(sum);
     const T projection = static_cast<T>(sum);
     for (std::size_t j = lane; j < cols; j += kWarp) {
-      grad_scores[row * cols + j] = scale * share[j] * (grad[j] - projection);
+      const T value = scale * number(share[j]) * (number(grad[j]) - projection);
+      grad_scores[row * cols + j] = static_cast<X>(value);
     }
   });
 }
@@ -58,20 +60,20 @@ __global__ void causal_softmax_gradient_kernel(const T* p, const T* grad_p, std:
 void CudaBackend::causal_softmax_forward(Stream& stream, const CausalSoftmaxForward& call) {
   if (call.scores.num_elements() == 0) return;
   const std::size_t rows = call.scores.batch * call.scores.rows;
-  for_floating(call.scores.dtype, "causal_softmax", [&]<typename T>() {
-    launch(stream, "causal_softmax", covering(rows * kWarp, kThreads), causal_softmax_kernel<T>,
-           data_of<T>(call.scores), rows, call.scores.cols, call.scores.rows,
-           static_cast<T>(call.scale), data_of<T>(call.p));
+  for_activations(call.scores.dtype, "causal_softmax", [&]<typename X>() {
+    launch(stream, "causal_softmax", covering(rows * kWarp, kThreads), causal_softmax_kernel<X>,
+           data_of<X>(call.scores), rows, call.scores.cols, call.scores.rows,
+           static_cast<ArithmeticOf<X>>(call.scale), data_of<X>(call.p));
   });
 }
 
 void CudaBackend::causal_softmax_backward(Stream& stream, const CausalSoftmaxBackward& call) {
   if (call.p.num_elements() == 0) return;
   const std::size_t rows = call.p.batch * call.p.rows;
-  for_floating(call.p.dtype, "causal_softmax backward", [&]<typename T>() {
+  for_activations(call.p.dtype, "causal_softmax backward", [&]<typename X>() {
     launch(stream, "causal_softmax backward", covering(rows * kWarp, kThreads),
-           causal_softmax_gradient_kernel<T>, data_of<T>(call.p), data_of<T>(call.grad_p), rows,
-           call.p.cols, static_cast<T>(call.scale), data_of<T>(call.grad_scores));
+           causal_softmax_gradient_kernel<X>, data_of<X>(call.p), data_of<X>(call.grad_p), rows,
+           call.p.cols, static_cast<ArithmeticOf<X>>(call.scale), data_of<X>(call.grad_scores));
   });
 }
 

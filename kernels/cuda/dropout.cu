@@ -44,23 +44,25 @@ __device__ std::uint64_t key_of_step(std::uint64_t step, std::uint64_t seed) {
 }
 
 // key_step: if set, the key comes from this step and the seed instead.
-template <typename T>
-__global__ void dropout_kernel(std::size_t rows, std::size_t cols, Rows<const T> x_rows,
-                               Rows<T> y_rows, DropoutDraw drawn, DropoutMask mask,
+template <typename X>
+__global__ void dropout_kernel(std::size_t rows, std::size_t cols, Rows<const X> x_rows,
+                               Rows<X> y_rows, DropoutDraw drawn, DropoutMask mask,
                                const std::int64_t* key_step) {
   const std::uint64_t key =
       key_step ? key_of_step(static_cast<std::uint64_t>(*key_step), mask.seed) : drawn.key;
+  using T = ArithmeticOf<X>;
   const T factor = static_cast<T>(drawn.factor);
   for_row_tiles(rows, cols, [&](std::size_t row, std::size_t begin, std::size_t end) {
-    const T* const x = x_rows[row];
-    T* const y = y_rows[row];
+    const X* const x = x_rows[row];
+    X* const y = y_rows[row];
     for (std::size_t j = begin + threadIdx.x % kWarp * kGroup; j < end; j += kWarp * kGroup) {
       const auto words =
           draw(mask.first_row + row, static_cast<std::uint32_t>(j / kGroup), mask.layer, key);
 #pragma unroll
       for (std::size_t k = 0; k < kGroup; ++k) {
         if (j + k >= end) break;
-        y[j + k] = x[j + k] * (words.at[k] <= drawn.last_dropped ? T(0) : factor);
+        const T kept = words.at[k] <= drawn.last_dropped ? T(0) : factor;
+        y[j + k] = static_cast<X>(number(x[j + k]) * kept);
       }
     }
   });
@@ -75,9 +77,9 @@ void CudaBackend::dropout(Stream& stream, const Dropout& call) {
     return;
   }
   if (call.x.rows == 0 || call.x.cols == 0) return;
-  for_floating(call.x.dtype, "dropout", [&]<typename T>() {
-    launch(stream, "dropout", row_tiles(call.x.rows, call.x.cols), dropout_kernel<T>, call.x.rows,
-           call.x.cols, rows_of<T>(call.x), rows_of<T>(call.y), *drawn, call.mask,
+  for_activations(call.x.dtype, "dropout", [&]<typename X>() {
+    launch(stream, "dropout", row_tiles(call.x.rows, call.x.cols), dropout_kernel<X>, call.x.rows,
+           call.x.cols, rows_of<X>(call.x), rows_of<X>(call.y), *drawn, call.mask,
            data_of<std::int64_t>(call.mask.step_on_device));
   });
 }

@@ -27,6 +27,17 @@ inline void require_floating(const char* operation, DType dtype) {
   require_floating_of<DeviceType::cuda>(operation, dtype);
 }
 
+// The same for the type of activations, which may be Bfloat16; what goes with them is ArithmeticOf
+// it.
+template <typename Function>
+void for_activations(DType dtype, const char* operation, Function&& function) {
+  if (dtype == DType::bfloat16) return function.template operator()<Bfloat16>();
+  for_floating(dtype, operation, function);
+}
+inline void require_activations(const char* operation, DType dtype) {
+  for_activations(dtype, operation, []<typename T>() {});
+}
+
 // Calls function.operator()<Unit>() with the unsigned integer that is as wide as an element, for
 // kernels that only move elements.
 template <typename Function>

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "engine/core/half.h"
 #include "engine/core/views.h"
 #include "engine/runtime/cuda/device_fault.h"
 #include "kernels/cuda/launch.h"
@@ -51,11 +52,14 @@ __global__ void elementwise_kernel(T* y, std::size_t num_elements, Op op, Inputs
   if constexpr (requires { op.load(); }) op.load();
   const std::size_t step = num_global_threads();
 #pragma unroll 4
-  for (std::size_t i = global_thread(); i < num_elements; i += step) y[i] = op(x[i]...);
+  for (std::size_t i = global_thread(); i < num_elements; i += step) {
+    y[i] = static_cast<T>(op(number(x[i])...));
+  }
 }
 
-// An operation is a functor `T operator()(x0, x1, ...) const` for the device. A member load(), if
-// it has one, reads values from device memory once per thread. y may be one of the inputs.
+// An operation is a functor `operator()(x0, x1, ...) const` for the device, which gets and returns
+// numbers: float for a half. A member load(), if it has one, reads values from device memory once
+// per thread. y may be one of the inputs.
 // One launch; none for no elements.
 template <typename T, typename Op, typename... Inputs>
 void launch_elementwise(runtime::Stream& stream, const char* operation, T* y,

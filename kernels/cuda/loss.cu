@@ -27,37 +27,41 @@ __device__ T larger(T a, T b) {
 }
 
 // A warp takes a row and reads it for the maximum, the sum and the result. It works in place, so it
-// must not write earlier. divisor: of the loss, rows for the mean, else 1.
-template <typename T>
-__global__ void forward_kernel(std::size_t rows, std::size_t classes, Rows<const T> logit_rows,
-                               const std::int64_t* labels, Rows<T> probability_rows, T* result,
+// must not write earlier. divisor: of the loss, rows for the mean, else 1. From bfloat16
+// probabilities the label's 1 is subtracted here, because one near 1 has no bits for its distance.
+template <typename X, typename T = ArithmeticOf<X>>
+__global__ void forward_kernel(std::size_t rows, std::size_t classes, Rows<const X> logit_rows,
+                               const std::int64_t* labels, Rows<X> probability_rows, T* result,
                                double divisor, DeviceFault* fault, Workspace workspace) {
   double loss = 0;
   for_rows(rows, [&](std::size_t row, unsigned lane) {
-    const T* const logits = logit_rows[row];
-    T* const p = probability_rows[row];
+    const X* const logits = logit_rows[row];
+    X* const p = probability_rows[row];
+    const std::int64_t label = labels[row];
     T largest = -static_cast<T>(INFINITY);
 #pragma unroll 4
-    for (std::size_t j = lane; j < classes; j += kWarp) largest = larger(largest, logits[j]);
+    for (std::size_t j = lane; j < classes; j += kWarp)
+      largest = larger(largest, number(logits[j]));
     largest = largest_in_all_lanes(largest);
     double sum = 0;
 #pragma unroll 4
     for (std::size_t j = lane; j < classes; j += kWarp) {
-      sum += static_cast<double>(exp_of(logits[j] - largest));
+      sum += static_cast<double>(exp_of(number(logits[j]) - largest));
     }
     sum = sum_in_all_lanes(sum);
     if (lane == 0) {
-      const std::int64_t label = labels[row];
       const bool is_good = is_within(label, classes);
       if (!is_good) report_fault(fault, FaultKind::label, label, classes);
-      loss += is_good ? log(sum) - static_cast<double>(logits[label] - largest)
+      loss += is_good ? log(sum) - static_cast<double>(number(logits[label]) - largest)
                       : static_cast<double>(NAN);
     }
     __syncwarp();
     const T inverse = static_cast<T>(1 / sum);
 #pragma unroll 4
     for (std::size_t j = lane; j < classes; j += kWarp) {
-      p[j] = exp_of(logits[j] - largest) * inverse;
+      T value = exp_of(number(logits[j]) - largest) * inverse;
+      if (is_half<X> && static_cast<std::int64_t>(j) == label) value -= T(1);
+      p[j] = static_cast<X>(value);
     }
   });
   sum_over_launch(loss, workspace,
@@ -69,10 +73,11 @@ __global__ void forward_kernel(std::size_t rows, std::size_t classes, Rows<const
 void CudaBackend::softmax_cross_entropy_forward(Stream& stream,
                                                 const SoftmaxCrossEntropyForward& call) {
   const auto* name = "cross_entropy";
-  for_floating(call.logits.dtype, name, [&]<typename T>() {
-    launch(stream, name, covering(call.logits.rows * kWarp, kThreads, 4096), forward_kernel<T>,
-           call.logits.rows, call.logits.cols, rows_of<T>(call.logits),
-           data_of<std::int64_t>(call.labels), rows_of<T>(call.probabilities),
+  for_activations(call.logits.dtype, name, [&]<typename X>() {
+    using T = ArithmeticOf<X>;
+    launch(stream, name, covering(call.logits.rows * kWarp, kThreads, 4096), forward_kernel<X>,
+           call.logits.rows, call.logits.cols, rows_of<X>(call.logits),
+           data_of<std::int64_t>(call.labels), rows_of<X>(call.probabilities),
            data_of<T>(call.loss), divisor(call.reduction, call.logits.rows),
            runtime::cuda::cuda_stream(stream).fault(), workspace_of(stream));
   });
@@ -81,17 +86,19 @@ void CudaBackend::softmax_cross_entropy_forward(Stream& stream,
 namespace {
 
 // A bad label has no gradient.
-template <typename T>
-__global__ void backward_kernel(std::size_t rows, std::size_t classes, Rows<const T> probabilities,
+template <typename X, typename T = ArithmeticOf<X>>
+__global__ void backward_kernel(std::size_t rows, std::size_t classes, Rows<const X> probabilities,
                                 const std::int64_t* labels, const T* grad_loss, double divisor,
-                                Rows<T> grad_logits, DeviceFault* fault) {
+                                Rows<X> grad_logits, DeviceFault* fault) {
   const T factor = static_cast<T>(*grad_loss / divisor);
   for_matrix(rows, classes, [&](std::size_t row, std::size_t j) {
     const std::int64_t label = labels[row];
     const bool is_good = is_within(label, classes);
     if (!is_good && j == 0) report_fault(fault, FaultKind::label, label, classes);
-    const T target = static_cast<std::int64_t>(j) == label ? T(1) : T(0);
-    grad_logits[row][j] = is_good ? (probabilities[row][j] - target) * factor : T(0);
+    const bool is_hit = !is_half<X> && static_cast<std::int64_t>(j) == label;
+    const T target = is_hit ? T(1) : T(0);
+    const T grad = is_good ? (number(probabilities[row][j]) - target) * factor : T(0);
+    grad_logits[row][j] = static_cast<X>(grad);
   });
 }
 
@@ -103,10 +110,11 @@ void CudaBackend::softmax_cross_entropy_backward(Stream& stream,
   const std::size_t rows = call.probabilities.rows;
   const std::size_t classes = call.probabilities.cols;
   if (rows == 0) return;
-  for_floating(call.probabilities.dtype, name, [&]<typename T>() {
-    launch(stream, name, row_tiles(rows, classes), backward_kernel<T>, rows, classes,
-           rows_of<T>(call.probabilities), data_of<std::int64_t>(call.labels),
-           data_of<T>(call.grad_loss), divisor(call.reduction, rows), rows_of<T>(call.grad_logits),
+  for_activations(call.probabilities.dtype, name, [&]<typename X>() {
+    using T = ArithmeticOf<X>;
+    launch(stream, name, row_tiles(rows, classes), backward_kernel<X>, rows, classes,
+           rows_of<X>(call.probabilities), data_of<std::int64_t>(call.labels),
+           data_of<T>(call.grad_loss), divisor(call.reduction, rows), rows_of<X>(call.grad_logits),
            runtime::cuda::cuda_stream(stream).fault());
   });
 }

@@ -15,7 +15,7 @@ namespace {
 
 template <typename From, typename To>
 struct Convert {
-  __device__ To operator()(From x) const { return element_cast<To>(x); }
+  __device__ To operator()(ArithmeticOf<From> x) const { return static_cast<To>(x); }
 };
 
 template <typename Unit>
@@ -64,6 +64,12 @@ std::uint64_t bits_of(DType dtype, double value) {
   return bits;
 }
 
+template <typename Function>
+void for_floats(DType dtype, const Function& function) {
+  if (dtype == DType::bfloat16) return function.template operator()<Bfloat16>();
+  function.template operator()<float>();
+}
+
 // Bytes are scaled in float64, so that a pixel / 255 is the nearest float32, as a division gives
 // it.
 template <typename From, typename To>
@@ -109,8 +115,10 @@ void CudaBackend::copy_matrix(Stream& stream, const CopyMatrix& call) {
   });
 }
 
-void copy_as_bfloat16(Stream& stream, ConstMatrixView from, MatrixView to) {
-  copy_rows<float, Bfloat16>(stream, "matmul", from, to);
+void convert_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
+  for_floats(from.dtype, [&]<typename From>() {
+    for_floats(to.dtype, [&]<typename To>() { copy_rows<From, To>(stream, "matmul", from, to); });
+  });
 }
 
 void CudaBackend::fill(Stream& stream, const kernels::Fill& call) {

@@ -30,7 +30,7 @@ __global__ void patches_kernel(Geometry g, const T* x, std::size_t rows, T* patc
     const unsigned px = window % g.out_width * g.stride + pixel % g.kernel_width - g.padding;
     const bool is_inside = y < g.height && px < g.width;
     const std::size_t at = ((image * g.height + y) * g.width + px) * g.channels;
-    patches[row * leading_dimension + j] = is_inside ? x[at + (column - pixel * g.channels)] : T(0);
+    patches[row * leading_dimension + j] = is_inside ? x[at + (column - pixel * g.channels)] : T{};
   });
 }
 
@@ -57,16 +57,17 @@ __global__ void fold_kernel(Geometry g, const T* patches, std::size_t leading_di
     unsigned first_y, last_y, first_x, last_x;
     windows_over(y, g.kernel_height, g.stride, g.padding, out_height, first_y, last_y);
     windows_over(px, g.kernel_width, g.stride, g.padding, g.out_width, first_x, last_x);
-    T sum = T(0);
+    ArithmeticOf<T> sum = 0;
     for (unsigned oy = first_y; oy < last_y; ++oy) {
       for (unsigned ox = first_x; ox < last_x; ++ox) {
         const unsigned ky = y + g.padding - oy * g.stride;
         const unsigned kx = px + g.padding - ox * g.stride;
         const std::size_t row = image * g.rows_per_image + oy * g.out_width + ox;
-        sum += patches[row * leading_dimension + (ky * g.kernel_width + kx) * g.channels + channel];
+        const std::size_t column = (ky * g.kernel_width + kx) * g.channels + channel;
+        sum += number(patches[row * leading_dimension + column]);
       }
     }
-    x[i] = sum;
+    x[i] = static_cast<T>(sum);
   }
 }
 
@@ -106,15 +107,22 @@ View images_of(const View& x, const Windows& slice, std::size_t first) {
   return x.slice(first * slice.image_elements(), slice.images * slice.image_elements());
 }
 
+// From one row of patches to the next: bfloat16 rows are aligned as products read them.
+std::size_t patch_stride(const Windows& windows) {
+  return takes_bfloat16() ? (windows.cols() + 7) / 8 * 8 : windows.cols();
+}
+
 MatrixView scratch_of(const Windows& slice, const TensorView& scratch) {
-  return matrix_view(scratch.data, scratch.dtype, slice.rows(), slice.cols());
+  MatrixView rows = matrix_view(scratch.data, scratch.dtype, slice.rows(), slice.cols());
+  rows.leading_dimension = patch_stride(slice);
+  return rows;
 }
 
 }  // namespace
 
 void CudaBackend::patches(Stream& stream, const Patches& call) {
   if (call.patches.num_elements() == 0) return;
-  for_floating(call.x.dtype, "patches", [&]<typename T>() {
+  for_activations(call.x.dtype, "patches", [&]<typename T>() {
     launch(stream, "patches", row_tiles(call.patches.rows, call.patches.cols), patches_kernel<T>,
            Geometry(call.windows), data_of<T>(call.x), call.patches.rows, data_of<T>(call.patches),
            call.patches.leading_dimension);
@@ -123,7 +131,7 @@ void CudaBackend::patches(Stream& stream, const Patches& call) {
 
 void CudaBackend::fold_patches(Stream& stream, const FoldPatches& call) {
   if (call.x.num_elements == 0) return;
-  for_floating(call.x.dtype, "patches backward", [&]<typename T>() {
+  for_activations(call.x.dtype, "patches backward", [&]<typename T>() {
     launch(stream, "patches backward", covering(call.x.num_elements, kThreads), fold_kernel<T>,
            Geometry(call.windows), data_of<T>(call.patches), call.patches.leading_dimension,
            call.x.num_elements, data_of<T>(call.x));
@@ -133,7 +141,7 @@ void CudaBackend::fold_patches(Stream& stream, const FoldPatches& call) {
 std::size_t CudaBackend::conv_scratch(const Windows& windows) const {
   if (windows.are_pixels()) return 0;
   return std::min(windows.images, images_per_slice(windows)) * windows.rows_per_image() *
-         windows.cols();
+         patch_stride(windows);
 }
 
 void CudaBackend::conv_forward(Stream& stream, const ConvForward& call) {

@@ -25,9 +25,10 @@ struct Place {
   }
 };
 
-template <typename T, Pooling kPooling>
-__global__ void pool_kernel(Geometry p, const T* x, std::size_t num_elements, T* y,
+template <typename X, Pooling kPooling>
+__global__ void pool_kernel(Geometry p, const X* x, std::size_t num_elements, X* y,
                             std::int32_t* winners) {
+  using T = ArithmeticOf<X>;
   const std::size_t step = num_global_threads();
   for (std::size_t i = global_thread(); i < num_elements; i += step) {
     const Place out(i, p.out_height, p.out_width, p.channels);
@@ -38,7 +39,7 @@ __global__ void pool_kernel(Geometry p, const T* x, std::size_t num_elements, T*
       const unsigned in_x = out.x * p.stride + place % p.kernel_width - p.padding;
       if (in_y >= p.height || in_x >= p.width) continue;  // also true for those before the first
       const T value =
-          x[((out.image * p.height + in_y) * p.width + in_x) * p.channels + out.channel];
+          number(x[((out.image * p.height + in_y) * p.width + in_x) * p.channels + out.channel]);
       if (kPooling == Pooling::average) {
         result += value;
       } else if (winner < 0 || value > result || value != value) {
@@ -47,17 +48,18 @@ __global__ void pool_kernel(Geometry p, const T* x, std::size_t num_elements, T*
       }
     }
     if (kPooling == Pooling::average) {
-      y[i] = result * (T(1) / static_cast<T>(p.kernel_height * p.kernel_width));
+      y[i] = static_cast<X>(result * (T(1) / static_cast<T>(p.kernel_height * p.kernel_width)));
     } else {
-      y[i] = result;
+      y[i] = static_cast<X>(result);
       winners[i] = winner;
     }
   }
 }
 
-template <typename T, Pooling kPooling>
-__global__ void pool_backward_kernel(Geometry p, const std::int32_t* winners, const T* grad_y,
-                                     std::size_t num_elements, T* grad_x) {
+template <typename X, Pooling kPooling>
+__global__ void pool_backward_kernel(Geometry p, const std::int32_t* winners, const X* grad_y,
+                                     std::size_t num_elements, X* grad_x) {
+  using T = ArithmeticOf<X>;
   const T factor = T(1) / static_cast<T>(p.kernel_height * p.kernel_width);
   const std::size_t step = num_global_threads();
   for (std::size_t i = global_thread(); i < num_elements; i += step) {
@@ -72,14 +74,14 @@ __global__ void pool_backward_kernel(Geometry p, const std::int32_t* winners, co
         const std::size_t out =
             ((in.image * p.out_height + oy) * p.out_width + ox) * p.channels + in.channel;
         if (kPooling == Pooling::average) {
-          sum += factor * grad_y[out];
+          sum += factor * number(grad_y[out]);
         } else {
           const unsigned place = (y - oy * p.stride) * p.kernel_width + (x - ox * p.stride);
-          if (winners[out] == static_cast<std::int32_t>(place)) sum += grad_y[out];
+          if (winners[out] == static_cast<std::int32_t>(place)) sum += number(grad_y[out]);
         }
       }
     }
-    grad_x[i] = sum;
+    grad_x[i] = static_cast<X>(sum);
   }
 }
 
@@ -101,30 +103,30 @@ __global__ void transpose_kernel(std::size_t rows, std::size_t cols, std::size_t
 
 void CudaBackend::pool_forward(Stream& stream, const PoolForward& call) {
   if (call.y.num_elements == 0) return;
-  for_floating(call.x.dtype, "pool", [&]<typename T>() {
-    const auto kernel = call.pooling == Pooling::average ? pool_kernel<T, Pooling::average>
-                                                         : pool_kernel<T, Pooling::maximum>;
+  for_activations(call.x.dtype, "pool", [&]<typename X>() {
+    const auto kernel = call.pooling == Pooling::average ? pool_kernel<X, Pooling::average>
+                                                         : pool_kernel<X, Pooling::maximum>;
     launch(stream, "pool", covering(call.y.num_elements, kThreads), kernel, Geometry(call.windows),
-           data_of<T>(call.x), call.y.num_elements, data_of<T>(call.y),
+           data_of<X>(call.x), call.y.num_elements, data_of<X>(call.y),
            data_of<std::int32_t>(call.winners));
   });
 }
 
 void CudaBackend::pool_backward(Stream& stream, const PoolBackward& call) {
   if (call.grad_x.num_elements == 0) return;
-  for_floating(call.grad_x.dtype, "pool backward", [&]<typename T>() {
+  for_activations(call.grad_x.dtype, "pool backward", [&]<typename X>() {
     const auto kernel = call.pooling == Pooling::average
-                            ? pool_backward_kernel<T, Pooling::average>
-                            : pool_backward_kernel<T, Pooling::maximum>;
+                            ? pool_backward_kernel<X, Pooling::average>
+                            : pool_backward_kernel<X, Pooling::maximum>;
     launch(stream, "pool backward", covering(call.grad_x.num_elements, kThreads), kernel,
-           Geometry(call.windows), data_of<std::int32_t>(call.winners), data_of<T>(call.grad_y),
-           call.grad_x.num_elements, data_of<T>(call.grad_x));
+           Geometry(call.windows), data_of<std::int32_t>(call.winners), data_of<X>(call.grad_y),
+           call.grad_x.num_elements, data_of<X>(call.grad_x));
   });
 }
 
 void CudaBackend::transpose(Stream& stream, const TransposeMatrices& call) {
   if (call.y.num_elements == 0) return;
-  for_floating(call.x.dtype, "transpose", [&]<typename T>() {
+  for_width(call.x.dtype, [&]<typename T>() {
     launch(stream, "transpose", covering(call.y.num_elements, kThreads), transpose_kernel<T>,
            call.x.rows, call.x.cols, call.x.leading_dimension, call.x.batch_stride,
            call.y.num_elements, data_of<T>(call.x), data_of<T>(call.y));

@@ -227,22 +227,29 @@ bool run_any(Stream& stream, const Product& product, const ProductKey& key) {
   return false;
 }
 
-// A float32 factor as bfloat16, with its rows aligned as tensor cores need them.
-class Bfloat16Factor {
+// A matrix as float32 or bfloat16, with its rows aligned as tensor cores need them: a copy unless
+// it is so already. The memory of a copy is freed at once: its next use comes later in the stream.
+class Aligned {
  public:
-  Bfloat16Factor(Stream& stream, const ConstMatrixView& from)
-      : stride_((from.cols + 7) / 8 * 8),
-        memory_(stream.device(), from.batch * from.rows * stride_ * size_of(DType::bfloat16)),
-        view_{memory_.data(), DType::bfloat16, from.rows,          from.cols,
-              stride_,        from.batch,      from.rows * stride_} {
-    copy_as_bfloat16(stream, from, view_);
+  enum class Content { copied, none };
+
+  Aligned(Stream& stream, DType dtype, const ConstMatrixView& from,
+          Content content = Content::copied)
+      : view_(from) {
+    if (from.dtype == dtype && alignment_of(from) == 16) return;
+    const std::size_t stride = (from.cols + 7) / 8 * 8;
+    memory_.emplace(stream.device(), from.batch * from.rows * stride * size_of(dtype));
+    copy_ = {memory_->data(), dtype, from.rows, from.cols, stride, from.batch, from.rows * stride};
+    view_ = copy_;
+    if (content == Content::copied) convert_matrix(stream, from, copy_);
   }
-  const MatrixView& view() const { return view_; }
+  const ConstMatrixView& view() const { return view_; }
+  const MatrixView& copy() const { return copy_; }
 
  private:
-  std::size_t stride_;
-  runtime::Storage memory_;
-  MatrixView view_;
+  std::optional<runtime::Storage> memory_;
+  MatrixView copy_;
+  ConstMatrixView view_;
 };
 
 // The product's key for all GPUs of the model.
@@ -285,8 +292,7 @@ bool try_run(Stream& stream, const Product& product) {
 
 // Rounds the factors first. Returns false if the library runs no algorithm for such factors.
 bool run_in_bfloat16(Stream& stream, const Product& product) {
-  // Freed at once: the next use of this memory comes later in the stream.
-  const Bfloat16Factor a(stream, product.a), b(stream, product.b);
+  const Aligned a(stream, DType::bfloat16, product.a), b(stream, DType::bfloat16, product.b);
   Product rounded = product;
   rounded.a = a.view();
   rounded.b = b.view();
@@ -304,6 +310,30 @@ bool run_in_bfloat16(Stream& stream, const Product& product) {
   all.missing.insert(key());
   all.num_missing = all.missing.size();
   return false;
+}
+
+// The product of float32 copies. Returns false if the library runs no algorithm for them either.
+bool run_in_float32(Stream& stream, const Product& product) {
+  const Aligned a(stream, DType::float32, product.a), b(stream, DType::float32, product.b);
+  const bool adds = product.write == Write::accumulate;
+  const Aligned c(stream, DType::float32, product.c,
+                  adds ? Aligned::Content::copied : Aligned::Content::none);
+  Product wide = product;
+  wide.a = a.view();
+  wide.b = b.view();
+  wide.bias = {};
+  wide.activation = Activation::none;
+  wide.preactivation = {};
+  if (c.copy().data != nullptr) wide.c = c.copy();
+  if (!try_run(stream, wide)) return false;
+  if (c.copy().data != nullptr) convert_matrix(stream, wide.c, product.c);
+  if (has_finish(product)) finish(stream, product);
+  return true;
+}
+
+bool has_bfloat16(const Product& product) {
+  return product.a.dtype == DType::bfloat16 || product.b.dtype == DType::bfloat16 ||
+         product.c.dtype == DType::bfloat16;
 }
 
 }  // namespace
@@ -332,9 +362,10 @@ void run(Stream& stream, const Product& product) {
     if (has_finish(product)) finish(stream, product);
     return;
   }
-  const bool is_rounded = product.a.dtype == DType::float32 && takes_bfloat16();
+  const bool is_mixed = has_bfloat16(product);
+  const bool is_rounded = is_mixed || (product.a.dtype == DType::float32 && takes_bfloat16());
   if (is_rounded && run_in_bfloat16(stream, product)) return;
-  if (try_run(stream, product)) return;
+  if (is_mixed ? run_in_float32(stream, product) : try_run(stream, product)) return;
   fail(ErrorCode::Cuda, product.operation,
        "cuBLASLt {} runs none of its algorithms for [{}, {}] x {} in {}; LOCKSTEP_LOG=debug says "
        "why",

@@ -14,8 +14,10 @@
 //   Bits:         a chosen algorithm gives the same bits in every call; a process that times again
 //                 may choose another, which adds in another order. Within an UntunedScope
 //                 (matmul_precision.h) the first algorithm that the library runs is used.
-//   bfloat16:     under MatmulPrecision::bf16 the factors are rounded; where the library has no
-//                 algorithm for such factors, the product is one of float32.
+//   bfloat16:     a product of which a factor or the result is bfloat16, and any of float32 under
+//                 MatmulPrecision::bf16, has bfloat16 factors. A factor that is so already, with
+//                 aligned rows, is read where it lies; else it is copied. Where the library has no
+//                 algorithm for such a product, it is made of float32 copies.
 //
 // cuBLASLt takes column-major matrices. The bytes of a row-major [r, c] matrix are those of its
 // transpose, column-major [c, r], with the same leading dimension. So
@@ -58,8 +60,8 @@ bool takes_bfloat16();
 // The type to which float32 factors are rounded in the precision in force.
 enum class FactorType { float32, tf32, bfloat16 };
 FactorType factor_type();
-// Copies a float32 matrix into a bfloat16 one, rounded to nearest.
-void copy_as_bfloat16(Stream& stream, ConstMatrixView from, MatrixView to);
+// Copies a matrix between float32 and bfloat16, rounded to nearest, or within one of them.
+void convert_matrix(Stream& stream, ConstMatrixView from, MatrixView to);
 
 // Zeroes every matrix of the batch.
 void zero_matrix(Stream& stream, MatrixView y);

@@ -52,6 +52,7 @@ struct Descriptor {
 
 inline cublasComputeType_t compute_type(const Product& product) {
   if (product.c.dtype == DType::float64) return CUBLAS_COMPUTE_64F;
+  if (product.a.dtype == DType::bfloat16) return CUBLAS_COMPUTE_32F;
   switch (matmul_precision()) {
     case MatmulPrecision::highest:
     case MatmulPrecision::bf16:
@@ -96,7 +97,8 @@ struct Description {
 
   Description(const Product& product, FinishBy finish_by) {
     check_cublas(
-        cublasLtMatmulDescCreate(&matmul.object, compute_type(product), type_of(product.c)),
+        cublasLtMatmulDescCreate(&matmul.object, compute_type(product),
+                                 product.c.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F),
         "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
     set(CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
@@ -148,13 +150,13 @@ inline std::size_t inner_size(const Product& product) {
   return product.transpose_a == Transpose::yes ? product.a.rows : product.a.cols;
 }
 
-// The largest of 4, 8 and 16 that divides the addresses of all rows.
+// The largest of 2, 4, 8 and 16 that divides the addresses of all rows.
 inline std::uint32_t alignment_of(const ConstMatrixView& view) {
   const std::size_t size = size_of(view.dtype);
   const std::size_t all = reinterpret_cast<std::uintptr_t>(view.data) |
                           view.leading_dimension * size |
                           (view.batch > 1 ? view.batch_stride * size : 0);
-  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : 4;
+  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : 2;
 }
 
 // Everything that decides which algorithms a product has and how fast they are, and nothing else.
@@ -193,7 +195,7 @@ inline ProductKey key_of(Stream& stream, const Product& product) {
   return {runtime::cuda::cuda_stream(stream).gpu(),
           number(is_matmul_tuning_on()),
           number(compute_type(product)),
-          number(type_of(product.a)),
+          number(type_of(product.a)) | number(type_of(product.c)) << 8,
           number(product.transpose_a),
           number(product.transpose_b),
           number(product.c.rows),

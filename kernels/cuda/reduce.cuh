@@ -94,7 +94,7 @@ __global__ void reduce_kernel(T* y, std::size_t num_elements, double divisor, Wo
   double sum = 0;
   const std::size_t step = num_global_threads();
 #pragma unroll 4
-  for (std::size_t i = global_thread(); i < num_elements; i += step) sum += op(x[i]...);
+  for (std::size_t i = global_thread(); i < num_elements; i += step) sum += op(number(x[i])...);
   sum_over_launch(sum, workspace, [=](double total) { *y = static_cast<T>(total / divisor); });
 }
 

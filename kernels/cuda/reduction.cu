@@ -13,9 +13,8 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-template <typename T>
 struct Itself {
-  __device__ double operator()(T x) const { return static_cast<double>(x); }
+  __device__ double operator()(auto x) const { return static_cast<double>(x); }
 };
 
 // A launch of a norm starts afresh, or adds to the squares of the launches before.
@@ -52,7 +51,7 @@ std::size_t norm_elements_per_block(std::span<const ConstTensorView> x) {
 
 void CudaBackend::sum(Stream& stream, const Sum& call) {
   for_floating(call.x.dtype, "sum", [&]<typename T>() {
-    launch_reduce(stream, "sum", data_of<T>(call.y), call.x.num_elements, 1.0, Itself<T>{},
+    launch_reduce(stream, "sum", data_of<T>(call.y), call.x.num_elements, 1.0, Itself{},
                   data_of<T>(call.x));
   });
 }
@@ -103,15 +102,16 @@ __device__ bool is_better(const Candidate<T>& a, const Candidate<T>& b) {
   return b.column < a.column;
 }
 
-template <typename T>
-__global__ void argmax_kernel(Rows<const T> x, std::size_t rows, std::size_t cols,
+template <typename X>
+__global__ void argmax_kernel(Rows<const X> x, std::size_t rows, std::size_t cols,
                               std::int64_t* y) {
+  using T = ArithmeticOf<X>;
   for_rows(rows, [&](std::size_t row, unsigned lane) {
-    const T* const values = x[row];
+    const X* const values = x[row];
     Candidate<T> best{T(0), -1};
 #pragma unroll 4
     for (std::size_t column = lane; column < cols; column += kWarp) {
-      const Candidate<T> next{values[column], static_cast<std::int64_t>(column)};
+      const Candidate<T> next{number(values[column]), static_cast<std::int64_t>(column)};
       if (is_better(best, next)) best = next;
     }
     for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -127,7 +127,7 @@ __global__ void argmax_kernel(Rows<const T> x, std::size_t rows, std::size_t col
 
 void CudaBackend::argmax_rows(Stream& stream, const ArgmaxRows& call) {
   if (call.x.rows == 0) return;
-  for_floating(call.x.dtype, "argmax_rows", [&]<typename T>() {
+  for_activations(call.x.dtype, "argmax_rows", [&]<typename T>() {
     launch(stream, "argmax_rows", covering(call.x.rows * kWarp, kThreads), argmax_kernel<T>,
            rows_of<T>(call.x), call.x.rows, call.x.cols, data_of<std::int64_t>(call.y));
   });

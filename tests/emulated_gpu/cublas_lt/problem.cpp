@@ -23,14 +23,17 @@ bool has_known_types(const Problem& problem) {
                           problem.a.type == static_cast<std::uint32_t>(CUDA_R_16BF);
   const auto factor_type = has_halves ? static_cast<std::uint32_t>(CUDA_R_16BF) : type;
   if (problem.a.type != factor_type || problem.b.type != factor_type) return false;
-  if (problem.c.type != type || problem.d.type != type) return false;
+  const bool has_half_result = has_halves && problem.d.type == factor_type;
+  const auto result_type = has_half_result ? factor_type : type;
+  if (problem.c.type != result_type || problem.d.type != result_type) return false;
   return static_cast<std::uint32_t>(problem.operation.scale_type) == type;
 }
 
-// The table gives float64 no bias type.
+// The table gives float64 no bias type. A bfloat16 result takes a bfloat16 bias, which this project
+// has none of.
 bool is_supported_epilogue(const Problem& problem) {
   return problem.operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-         (adds_bias(problem) && problem.d.type != CUDA_R_64F);
+         (adds_bias(problem) && problem.d.type == CUDA_R_32F);
 }
 
 }  // namespace

@@ -31,12 +31,23 @@ T operand(T value, std::int32_t compute_type) {
   }
 }
 
-// Element `index` of a factor, which may be bfloat16.
+// Element `index` of a matrix, which may be bfloat16.
 template <typename T>
 T element(const Layout& layout, const void* x, std::size_t index) {
   if (layout.type != CUDA_R_16BF) return static_cast<const T*>(x)[index];
   const std::uint32_t upper = static_cast<const std::uint16_t*>(x)[index];
   return std::bit_cast<float>(upper << 16);
+}
+
+template <typename T>
+void put(const Layout& layout, void* x, std::size_t index, T value) {
+  if (layout.type != CUDA_R_16BF) {
+    static_cast<T*>(x)[index] = value;
+    return;
+  }
+  const float rounded = round_to_bits(static_cast<float>(value), 7);
+  static_cast<std::uint16_t*>(x)[index] =
+      static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(rounded) >> 16);
 }
 
 // op(X) of one matrix of a batch, column-major and packed: [rows, cols].
@@ -98,10 +109,10 @@ void multiply(const Problem& problem, const Algorithm& algorithm, const Operands
     const std::vector<T> column = column_of_product(a, &b[j * k], m, depth, num_splits);
     for (std::size_t i = 0; i < m; ++i) {
       T value = alpha * column[i];
-      if (beta != 0) value += beta * static_cast<const T*>(operands.c)[place(problem.c, i, j)];
+      if (beta != 0) value += beta * element<T>(problem.c, operands.c, place(problem.c, i, j));
       if (adds_bias(problem)) value += static_cast<const T*>(operation.bias)[i];
-      static_cast<T*>(operands.d)[place(problem.d, i, j)] =
-          applies_relu(problem) && value < 0 ? T(0) : value;
+      put(problem.d, operands.d, place(problem.d, i, j),
+          applies_relu(problem) && value < 0 ? T(0) : value);
     }
   }
 }
