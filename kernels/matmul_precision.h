@@ -1,10 +1,10 @@
 // How float32 matrices are multiplied: the precision, and on GPUs the choice of the algorithm.
 //
 // Tensor cores are many times faster than float32 arithmetic, but round the factors first, those of
-// attention's products too. Sums are always float32, and matrices in memory stay float32. The
-// setting is process-wide, and every product reads it when it is enqueued; a captured graph keeps
-// the setting of its capture. float64 is always multiplied in full. The CPU's products are exact to
-// float32's rounding, except for bf16, which it imitates.
+// attention's products too. Sums are always float32, and so are matrices in memory, but under bf16
+// activations are stored as bfloat16. The setting is process-wide, and every product reads it when
+// it is enqueued; a captured graph keeps the setting of its capture. float64 is always multiplied
+// in full. The CPU's products are exact to float32's rounding, except for bf16, which it imitates.
 // Source: torch.set_float32_matmul_precision, with its words; bf16 is torch.autocast's.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "engine/core/dtype.h"
 #include "engine/core/error.h"
 
 namespace lockstep::kernels {
@@ -21,7 +22,7 @@ enum class MatmulPrecision {
   highest,  // float32: relative error of a product around 1e-7
   high,     // TF32, factors rounded to 10 bits after the point: around 5e-4
   medium,   // bfloat16, factors rounded to 7 bits: around 4e-3
-  bf16,     // the same, but factors are copied into bfloat16 matrices
+  bf16,     // the same, and activations lie in memory as bfloat16
 };
 
 namespace detail {
@@ -34,6 +35,13 @@ inline void set_matmul_precision(MatmulPrecision precision) {
 }
 inline MatmulPrecision matmul_precision() {
   return detail::matmul_precision.load(std::memory_order_relaxed);
+}
+
+// The dtype of activations, and of their gradients, under parameters of this dtype: float32 nets
+// keep them as bfloat16 if the precision in force is bf16.
+inline DType activation_dtype(DType parameters) {
+  const bool is_mixed = parameters == DType::float32 && matmul_precision() == MatmulPrecision::bf16;
+  return is_mixed ? DType::bfloat16 : parameters;
 }
 
 // "highest", "high", "medium", "bf16".

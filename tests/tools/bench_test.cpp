@@ -74,6 +74,22 @@ TEST(BenchStep, TakesGpts) {
   }
 }
 
+// But a few numbers for each row of a norm, and of attention, are float32.
+TEST(BenchStep, ActivationsOfMixedPrecisionTakeHalfTheMemory) {
+  const auto kept = [](const std::string& precision) {
+    const json row = bench(
+        "step --model gpt:2-2-64-32 --dataset embedded-text --batch 2 --seconds "
+        "0.001 --memory --precision " +
+        precision)["rows"][0];
+    double num_bytes = 0;
+    for (const json& layer : row["memory"]) num_bytes += layer["activation_bytes"].get<double>();
+    return num_bytes;
+  };
+  const double share = kept("bf16") / kept("fp32");
+  EXPECT_GE(share, 0.5);
+  EXPECT_LE(share, 0.51);
+}
+
 TEST(BenchAllReduce, HasARowPerSizeAndItsBandwidths) {
   const json rows = bench("all-reduce -b 1K -e 16K -f 4 -n 3 -w 1 -c 1 --devices 3")["rows"];
   ASSERT_EQ(rows.size(), 3u);

@@ -92,10 +92,12 @@ TEST(GptTraining, PrintsALineOfLossRateNormAndSpeedForSomeSteps) {
   }
 }
 
-TEST(GptTraining, Bfloat16FactorsAreJudgedByTheLimitOfFloat32) {
+TEST(GptTraining, Bfloat16ActivationsAreJudgedByTheLimitOfFloat32) {
   const TempFolder folder;
   const std::string out = run_well(
-      "compare --precision bf16 --batch 10 --modes dp,ddp --devices 1,2 --json run.json " + kSmall,
+      "compare --precision bf16 --batch 10 --modes dp,ddp,zero3,pipeline --devices 1,2 "
+      "--json run.json " +
+          kSmall,
       folder.path());
   EXPECT_THAT(out, HasSubstr("verdict: every row trains as one device does"));
   EXPECT_THAT(out, HasSubstr("(limit 1e-05)"));

@@ -55,7 +55,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--graph", &F::graph, "launch a whole step as one CUDA graph"),
     flag("--precision", &F::precision,
          "how exact the factors of products are; sums, weights, loss and optimizer stay float32. "
-         "tf32 is for GPUs, and a CPU only imitates bf16",
+         "bf16 also stores activations in 16 bits. tf32 is for GPUs, and a CPU only imitates bf16",
          {.one_of = {"fp32", "tf32", "bf16"}}),
     // It stands before --comm, which it may choose: an error names the first flag that differs by
     // rank.

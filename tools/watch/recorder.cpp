@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/half.h"
 #include "engine/core/thread_context.h"
 #include "engine/trace/span.h"
 
@@ -140,6 +141,8 @@ std::vector<float> Recorder::values_of(ConstTensorView view) const {
       values.push_back(static_cast<const float*>(view.data)[i]);
     } else if (view.dtype == DType::float64) {
       values.push_back(static_cast<float>(static_cast<const double*>(view.data)[i]));
+    } else if (view.dtype == DType::bfloat16) {
+      values.push_back(number(static_cast<const Bfloat16*>(view.data)[i]));
     }
   }
   return values;

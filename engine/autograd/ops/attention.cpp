@@ -4,6 +4,7 @@
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/sequences.h"
 #include "engine/core/error.h"
+#include "engine/core/half.h"
 #include "engine/trace/span.h"
 #include "kernels/sequence_calls.h"
 
@@ -36,7 +37,8 @@ Variable attention(const Variable& qkv, std::size_t heads) {
   const Tensor& input = qkv.value();
   const AttentionShape shape = attention_shape(input, heads);
   Tensor y = empty_result(shape, input);
-  Tensor log_sums = Tensor::empty({shape.num_rows()}, input.dtype(), input.device());
+  Tensor log_sums =
+      Tensor::empty({shape.num_rows()}, arithmetic_dtype(input.dtype()), input.device());
   y.backend().attention_forward(y.stream(), {shape, input.view(), y.view(), log_sums.view()});
   const auto backward = [shape](const Node& node, const Gradients& grad_outputs) {
     const Tensor& kept_sums = node.saved(2);

@@ -72,14 +72,15 @@ Variable patches(const Variable& x, std::size_t kernel_height, std::size_t kerne
 //   grad_x = fold(grad_z * W)       [batch, height, width, in]
 //   grad_W = grad_z^T * P           [out, KH * KW * in]
 //   grad_b = column sums of grad_z
-Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
+Variable conv2d(const Variable& batch, const Variable& weight, const Variable& bias,
                 const WindowOptions& options, Activation activation) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Conv2d");
-  const Tensor& images = x.value();
   const Tensor& w = weight.value();
   const Tensor b = bias.defined() ? bias.value() : Tensor();
+  const Variable x = as_activation("conv2d", batch, w.dtype());
+  const Tensor& images = x.value();
   require_same_device("conv2d", {&images, &w, &b});
-  require_same_dtype("conv2d", {&images, &w, &b});
+  require_same_dtype("conv2d", {&w, &b});
   check_weight(images.shape(), w, b);
   const Windows windows = windows_over("conv2d", images.shape(), w.size(1), w.size(2), options);
   Tensor y = Tensor::empty({windows.images, windows.out_height(), windows.out_width(), w.size(0)},

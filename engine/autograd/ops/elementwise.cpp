@@ -2,6 +2,7 @@
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
+#include "engine/core/half.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
 
@@ -14,10 +15,21 @@ void require_alike(std::string_view operation, const Tensor& a, const Tensor& b)
   require_same_shape(operation, a, b);
 }
 
+// The operands of a sum or product: bfloat16 becomes float32 beside float32.
+struct Operands {
+  Variable a, b;
+
+  Operands(const Variable& left, const Variable& right) : a(left), b(right) {
+    if (arithmetic_dtype(a.dtype()) == b.dtype()) a = to(a, b.dtype());
+    if (arithmetic_dtype(b.dtype()) == a.dtype()) b = to(b, a.dtype());
+  }
+};
+
 }  // namespace
 
-Variable add(const Variable& a, const Variable& b) {
+Variable add(const Variable& left, const Variable& right) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Add");
+  const auto [a, b] = Operands(left, right);
   require_alike("add", a.value(), b.value());
   Tensor y = Tensor::empty_like(a.value());
   y.backend().add(y.stream(), {a.value().view(), b.value().view(), y.view()});
@@ -27,14 +39,16 @@ Variable add(const Variable& a, const Variable& b) {
   return record("Add", {a, b}, std::move(y), {}, backward);
 }
 
-Variable subtract(const Variable& a, const Variable& b) {
+Variable subtract(const Variable& left, const Variable& right) {
+  const auto [a, b] = Operands(left, right);
   require_alike("subtract", a.value(), b.value());
   return add(a, scale(b, -1.0));
 }
 
 // grad_a = grad_y * b, grad_b = grad_y * a
-Variable multiply(const Variable& a, const Variable& b) {
+Variable multiply(const Variable& left, const Variable& right) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Multiply");
+  const auto [a, b] = Operands(left, right);
   require_alike("multiply", a.value(), b.value());
   Tensor y = Tensor::empty_like(a.value());
   y.backend().multiply(y.stream(), {a.value().view(), b.value().view(), y.view()});
@@ -145,8 +159,9 @@ Variable dropout(const Variable& x, double probability, std::uint64_t seed, std:
 }
 
 // Every element's gradient is that of y.
-Variable sum(const Variable& x) {
+Variable sum(const Variable& elements) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Sum");
+  const Variable x = to(elements, arithmetic_dtype(elements.dtype()));
   Tensor y = Tensor::empty({}, x.dtype(), x.device());
   y.backend().sum(y.stream(), {x.value().view(), y.view()});
   const auto backward = [](const Node& node, const Gradients& grad_outputs) {

@@ -3,6 +3,7 @@
 #include "engine/autograd/ops/sequences.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
+#include "kernels/matmul_precision.h"
 #include "kernels/sequence_calls.h"
 
 namespace lockstep {
@@ -40,7 +41,8 @@ Variable embedding(const Tensor& tokens, const Variable& weight, const Variable&
   if (num_rows == 0) num_rows = table.size(0);
   require(num_rows <= table.size(0), ErrorCode::Shape, "embedding",
           "there are no {} rows in the weight {}", num_rows, to_string(table.shape()));
-  Tensor y = Tensor::empty({tokens.size(0), length, table.size(1)}, table.dtype(), table.device());
+  Tensor y = Tensor::empty({tokens.size(0), length, table.size(1)},
+                           kernels::activation_dtype(table.dtype()), table.device());
   y.backend().embedding_forward(
       y.stream(), {.tokens = tokens.view(),
                    .weight = table.rows(0, num_rows).matrix(),

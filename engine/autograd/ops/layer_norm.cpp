@@ -10,12 +10,13 @@ namespace lockstep {
 // With x^ = (x - mean) * inverse_std, y = weight * x^ + bias, g = grad_y * weight:
 //   grad_bias = sum over rows of grad_y;  grad_weight = sum over rows of grad_y * x^
 //   grad_x = inverse_std * (g - mean(g) - x^ * mean(g * x^)), means over the row's features
-Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
+Variable layer_norm(const Variable& activations, const Variable& weight, const Variable& bias,
                     double epsilon) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "LayerNorm");
+  const Variable x = as_activation("layer_norm", activations, weight.dtype());
   const Tensor& input = x.value();
   require_same_device("layer_norm", {&input, &weight.value(), &bias.value()});
-  require_same_dtype("layer_norm", {&input, &weight.value(), &bias.value()});
+  require_same_dtype("layer_norm", {&weight.value(), &bias.value()});
   const std::size_t features = weight.value().num_elements();
   require(input.num_dims() > 0 && features > 0 && input.size(input.num_dims() - 1) == features &&
               weight.shape() == Shape{features} && bias.shape() == Shape{features},
@@ -23,8 +24,8 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
           to_string(input.shape()), to_string(weight.shape()), to_string(bias.shape()));
   const MatrixView rows = rows_of(input);
   Tensor y = Tensor::empty(input.shape(), input.dtype(), input.device());
-  Tensor mean = Tensor::empty({rows.rows}, input.dtype(), input.device());
-  Tensor inverse_std = Tensor::empty({rows.rows}, input.dtype(), input.device());
+  Tensor mean = Tensor::empty({rows.rows}, weight.dtype(), input.device());
+  Tensor inverse_std = Tensor::empty_like(mean);
   y.backend().layer_norm_forward(y.stream(), {.x = rows,
                                               .weight = weight.value().view(),
                                               .bias = bias.value().view(),

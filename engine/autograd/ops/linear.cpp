@@ -11,14 +11,15 @@ namespace lockstep {
 //   grad_x = grad_z * W      [batch, in]
 //   grad_W = grad_z^T * x    [out, in]
 //   grad_b = column sums of grad_z
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
+Variable linear(const Variable& rows, const Variable& weight, const Variable& bias,
                 Activation activation) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Linear");
-  const Tensor& input = x.value();
   const Tensor& w = weight.value();
   const Tensor b = bias.defined() ? bias.value() : Tensor();
+  const Variable x = as_activation("linear", rows, w.dtype());
+  const Tensor& input = x.value();
   require_same_device("linear", {&input, &w, &b});
-  require_same_dtype("linear", {&input, &w, &b});
+  require_same_dtype("linear", {&w, &b});
   if (input.num_dims() != 2 || w.num_dims() != 2 || input.size(1) != w.size(1)) {
     fail(ErrorCode::Shape, "linear",
          "input {} does not fit weight {}: expected [batch, in] and [out, in]",

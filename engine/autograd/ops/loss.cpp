@@ -3,6 +3,7 @@
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
+#include "engine/core/half.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
@@ -20,7 +21,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
   }
   require(labels.dtype() == DType::int64, ErrorCode::DType, "cross_entropy",
           "labels must be int64, found {}", to_string(labels.dtype()));
-  Tensor loss = Tensor::empty({}, x.dtype(), x.device());
+  Tensor loss = Tensor::empty({}, arithmetic_dtype(x.dtype()), x.device());
   Tensor probabilities = use == Logits::consume ? x : Tensor::empty_like(x);
   if (use == Logits::consume) x.bump_version();
   loss.backend().softmax_cross_entropy_forward(
@@ -41,8 +42,9 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
 }
 
 // loss = mean or sum of (x - target)^2: grad_x = 2 (x - target) * grad_loss (/ elements for mean).
-Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) {
+Variable mse_loss(const Variable& prediction, const Tensor& target, Reduction reduction) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "MseLoss");
+  const Variable x = to(prediction, arithmetic_dtype(prediction.dtype()));
   require_same_device("mse_loss", {&x.value(), &target});
   require_same_dtype("mse_loss", {&x.value(), &target});
   require_same_shape("mse_loss", x.value(), target);

@@ -2,6 +2,7 @@
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
+#include "engine/core/half.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 #include "kernels/norm_calls.h"
@@ -31,6 +32,13 @@ Tensor value_or_none(const Variable& variable) {
   return variable.defined() ? variable.value() : Tensor();
 }
 
+// The dtype of statistics, too. Without parameters and running statistics x's own decides.
+DType dtype_of_parameters(const BatchNormArguments& arguments, const Variable& x) {
+  if (arguments.weight.defined()) return arguments.weight.dtype();
+  if (arguments.running_mean.defined()) return arguments.running_mean.dtype();
+  return arithmetic_dtype(x.dtype());
+}
+
 void require_fits(const Tensor& input, const BatchNormArguments& arguments) {
   require(input.num_dims() == 2, ErrorCode::Shape, "batch_norm",
           "expected input [batch, features], found {}", to_string(input.shape()));
@@ -43,7 +51,8 @@ void require_fits(const Tensor& input, const BatchNormArguments& arguments) {
   const std::initializer_list<const Tensor*> all{&input, &weight, &bias, &arguments.running_mean,
                                                  &arguments.running_var};
   require_same_device("batch_norm", all);
-  require_same_dtype("batch_norm", all);
+  require_same_dtype("batch_norm",
+                     {&weight, &bias, &arguments.running_mean, &arguments.running_var});
   require(trains || (arguments.running_mean.defined() && arguments.running_var.defined()),
           ErrorCode::State, "batch_norm", "evaluation needs the running mean and variance");
   for (const Tensor* tensor : {&weight, &bias, &arguments.running_mean, &arguments.running_var}) {
@@ -60,8 +69,10 @@ void require_fits(const Tensor& input, const BatchNormArguments& arguments) {
 //   grad_x = weight * inverse_std * (grad_y - mean(grad_y) - x^ * mean(grad_y * x^))  in training;
 //   grad_x = weight * inverse_std * grad_y  in evaluation, where the statistics are constants.
 // Replicas that share their statistics take training's means over all their rows.
-Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
+Variable batch_norm(const Variable& rows, const BatchNormArguments& arguments) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "BatchNorm");
+  const DType dtype = dtype_of_parameters(arguments, rows);
+  const Variable x = as_activation("batch_norm", rows, dtype);
   const Tensor& input = x.value();
   require_fits(input, arguments);
   const bool trains = arguments.statistics == Statistics::batch;
@@ -72,9 +83,9 @@ Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
   const Tensor weight = value_or_none(arguments.weight);
   const Shape features{input.size(1)};
   Tensor y = Tensor::empty_like(input);
-  Tensor mean = trains ? Tensor::empty(features, input.dtype(), input.device())
-                       : arguments.running_mean.clone();
-  Tensor inverse_std = Tensor::empty(features, input.dtype(), input.device());
+  Tensor mean =
+      trains ? Tensor::empty(features, dtype, input.device()) : arguments.running_mean.clone();
+  Tensor inverse_std = Tensor::empty_like(mean);
   const Tensor moments = shares ? gather_moments(input, *arguments.replicas) : Tensor();
   const Statistics statistics = shares ? Statistics::shared : arguments.statistics;
   y.backend().batch_norm_forward(y.stream(), {.x = input.matrix(),

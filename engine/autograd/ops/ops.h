@@ -1,7 +1,14 @@
 // The differentiable operations. Each records a Node in this folder, with forward and backward
 // together. All inputs of a call are on one device and share one floating dtype; else
 // Error{Device} or Error{DType} names both.
+//
+// Mixed precision: layers with parameters make activations in activation_dtype() of their
+// parameters (kernels/matmul_precision.h), which may be bfloat16, whether x is that or float32. The
+// other operations make the dtype that they get; where float32 meets bfloat16, and in losses,
+// bfloat16 is converted.
 #pragma once
+
+#include <string_view>
 
 #include "engine/autograd/variable.h"
 #include "kernels/calls.h"
@@ -47,6 +54,12 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
 Variable reshape(const Variable& x, const Shape& shape);
 // The same values on another device; the gradient comes back to x's device.
 Variable to(const Variable& x, Device device);
+// The values rounded to another floating dtype; the gradient comes back in x's. x itself if it has
+// the dtype.
+Variable to(const Variable& x, DType dtype);
+// x as the input of an operation with parameters of that dtype, in their activation_dtype().
+// Throws Error{DType} for an x that is neither.
+Variable as_activation(std::string_view operation, const Variable& x, DType parameters);
 
 // --- losses ---
 // logits [batch, classes], labels int64 [batch] -> scalar. The mean of no rows is NaN.

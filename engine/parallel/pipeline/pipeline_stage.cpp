@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 
+#include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/loss.h"
@@ -16,6 +17,7 @@
 #include "engine/parallel/clip_over_ranks.h"
 #include "engine/plan/collective_plan.h"
 #include "engine/runtime/device_span.h"
+#include "kernels/matmul_precision.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -169,6 +171,10 @@ Tensor PipelineStage::run_step(const Tensor& x, const Tensor& labels, std::size_
   return share_loss(step.loss_sum);
 }
 
+DType PipelineStage::activation_dtype() const {
+  return kernels::activation_dtype(dtype_);
+}
+
 Variable PipelineStage::run_part(std::size_t part, const Variable& x) const {
   const nn::ForwardScope scope;
   return nn::run_in_turn(chunks_[part / plan_.num_stages], x);
@@ -184,6 +190,7 @@ void PipelineStage::forward(Step& step, const plan::PipelineWork& work) {
     const runtime::WorkSpan span(kept.input.value().stream(), trace::Lane::compute,
                                  trace::Category::forward, name_of(plan_, work));
     kept.output = run_part(part, kept.input);
+    if (part + 1 < plan_.num_parts()) kept.output = to(kept.output, activation_dtype());
     if (part + 1 == plan_.num_parts()) {
       kept.output = step.loss(kept.output, step.rows_of(step.labels, i));
       const Tensor& loss = kept.output.value();
@@ -233,7 +240,7 @@ Tensor PipelineStage::take(Step& step, const Message& message) {
       continue;
     }
     const Kept& kept = step.kept.at({next.part / plan_.num_stages, next.micro_batch});
-    const Tensor grad = Tensor::empty(kept.output.shape(), dtype_, device_);
+    const Tensor grad = Tensor::empty_like(kept.output.value());
     communicator_->recv(grad, static_cast<int>(from)).wait();
     step.arrived[next] = grad;
   }
@@ -262,7 +269,8 @@ Tensor PipelineStage::receive_activations(std::size_t part, std::size_t num_rows
     communicator_->recv(words, from).wait();
     row_shapes_[part] = unpack_shape(words.to_vector<std::int64_t>());
   }
-  const Tensor tensor = Tensor::empty(row_shapes_[part].with(0, num_rows), dtype_, device_);
+  const Tensor tensor =
+      Tensor::empty(row_shapes_[part].with(0, num_rows), activation_dtype(), device_);
   communicator_->recv(tensor, from).wait();
   return tensor;
 }
@@ -327,7 +335,7 @@ Variable PipelineStage::evaluate(const Tensor& x) {
     }
     activations = run_part(part, activations);
     if (part + 1 < plan_.num_parts() && plan_.num_stages > 1) {
-      send_activations(activations.value(), part + 1);
+      send_activations(activations.value().to(activation_dtype()), part + 1);
       activations = {};
     }
   }

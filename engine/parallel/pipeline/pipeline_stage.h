@@ -106,6 +106,7 @@ class PipelineStage {
   struct Step;  // the running one
 
   const Schedule& schedule_for(std::size_t num_micro_batches);
+  DType activation_dtype() const;  // of what travels between stages
   Variable run_part(std::size_t part, const Variable& x) const;
   void forward(Step& step, const plan::PipelineWork& work);
   void backward(Step& step, const plan::PipelineWork& work);
