@@ -1,4 +1,4 @@
-// The CUDA backend: float32 and float64, with cuBLASLt's matrix products and hand-written kernels.
+// The CUDA backend: float32, float64 and bfloat16 activations, by cuBLASLt and our own kernels.
 //
 // kernels/backend.h says what each method does; one source file per family. Rules of this folder:
 //   Order:    a method only enqueues kernels on the stream; it does not wait, read back or

@@ -104,6 +104,36 @@ TEST_F(RefusedProducts, AFloat32ProductReplacesAMissingBfloat16One) {
   EXPECT_LE(product.error(), 1e-5);
 }
 
+TEST_F(RefusedProducts, OfBfloat16OperandsAreMadeOfFloat32Copies) {
+  const auto matrix = [](const Shape& shape, std::uint64_t seed) {
+    const auto values = random_values<float>(shape.num_elements(), seed);
+    return Tensor::from(values, shape, Device{}).to(DType::bfloat16).to(test_device());
+  };
+  const Tensor a = matrix({5, 7}, 1), b = matrix({7, 3}, 2);
+  const OnDevice<float> bias(random_values<float>(3, 4));
+  const auto run = [&] {
+    const Tensor sum = matrix({5, 3}, 3), layer = matrix({5, 3}, 3);
+    tested().matmul(stream(), {a.matrix(), Transpose::no, b.matrix(), Transpose::no, sum.matrix(),
+                               Write::accumulate});
+    tested().linear_forward(stream(), {.x = a.matrix(),
+                                       .weight = b.reshape({3, 7}).matrix(),
+                                       .bias = bias.view(),
+                                       .activation = Activation::relu,
+                                       .y = layer.matrix(),
+                                       .preactivation = {}});
+    auto results = sum.to_vector<float>();
+    for (const float value : layer.to_vector<float>()) results.push_back(value);
+    return results;
+  };
+  const auto direct = run();
+  forget_products();
+  refuse(Refused::factors, CUDA_R_16BF, CUBLAS_STATUS_NOT_SUPPORTED);
+  const auto of_copies = run();
+  for (std::size_t i = 0; i < direct.size(); ++i) {
+    EXPECT_NEAR(of_copies[i], direct[i], 0x1p-7 * std::max(1.0f, std::abs(direct[i])));
+  }
+}
+
 TEST_F(RefusedProducts, OfAFailedGpuAreAnError) {
   const GridOnDevice<double> x(16, 16), weight(16, 16), y(16, 16);
   const OnDevice<double> bias(16);
