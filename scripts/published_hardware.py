@@ -73,7 +73,8 @@ GPUS = {
 
 
 def read_preset(name):
-    return json.loads((PRESETS / f"{name}.json").read_text())
+    machine = json.loads((PRESETS / f"{name}.json").read_text())
+    return {**read_preset(machine.pop("like")), **machine} if "like" in machine else machine
 
 
 def words_of(name):

@@ -286,20 +286,20 @@ Link read_link(const JsonFields& fields, const Topology& topology) {
   return link;
 }
 
-// The nodes to which links lead from `start`; a GPU passes nothing on.
-std::vector<char> reached_nodes(const Topology& topology, std::size_t start) {
+// The nodes to which these links lead from `start`; other GPUs pass nothing on.
+template <typename IsTaken>
+std::vector<char> reached_nodes(const Topology& topology, std::size_t start,
+                                const IsTaken& is_taken) {
   std::vector<char> reached(topology.nodes.size(), 0);
   std::vector<std::size_t> open{start};
   reached[start] = 1;
-  while (!open.empty()) {
-    const std::size_t node = open.back();
-    open.pop_back();
-    if (topology.nodes[node].kind == NodeKind::gpu) continue;
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    const std::size_t node = open[i];
+    if (node != start && topology.nodes[node].kind == NodeKind::gpu) continue;
     for (const Link& link : topology.links) {
-      if (link.a != node && link.b != node) continue;
+      if (!is_taken(link) || (link.a != node && link.b != node)) continue;
       const std::size_t other = link.a == node ? link.b : link.a;
-      if (!reached[other]) open.push_back(other);
-      reached[other] = 1;
+      if (!std::exchange(reached[other], 1)) open.push_back(other);
     }
   }
   return reached;
@@ -311,7 +311,8 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
     fields.fail_at("nodes", "no node is of the kind cpu, from which batches come");
   }
   const auto start = static_cast<std::size_t>(cpu - topology.nodes.begin());
-  const std::vector<char> is_reached = reached_nodes(topology, start);
+  const std::vector<char> is_reached =
+      reached_nodes(topology, start, [](const Link&) { return true; });
   for (std::size_t i = 0; i < topology.nodes.size(); ++i) {
     const auto touches = [&](const Link& link) { return link.a == i || link.b == i; };
     const std::string place = fmt::format("nodes[{}]", i);
@@ -331,27 +332,19 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
 
 // A way from a to b over NVLink, PCIe or sockets, and through no third GPU.
 bool are_joined(const Topology& topology, std::size_t a, std::size_t b) {
-  std::vector<std::size_t> open{a};
-  for (std::size_t i = 0; i < open.size(); ++i) {
-    if (i > 0 && topology.nodes[open[i]].kind == NodeKind::gpu) continue;
-    for (const Link& link : topology.links) {
-      if (link.kind == LinkKind::network || link.kind == LinkKind::memory) continue;
-      if (link.a != open[i] && link.b != open[i]) continue;
-      const std::size_t other = link.a == open[i] ? link.b : link.a;
-      if (other == b) return true;
-      if (std::ranges::find(open, other) == open.end()) open.push_back(other);
-    }
-  }
-  return false;
+  return reached_nodes(topology, a, [](const Link& link) {
+    return link.kind != LinkKind::network && link.kind != LinkKind::memory;
+  })[b];
 }
 
 // "peer_access": true, false, or a list of pairs such as ["gpu0", "gpu1"].
 void read_peer_access(const JsonFields& fields, Topology& topology) {
   constexpr const char* kExpected = "true, false, or pairs of GPUs such as [[\"gpu0\", \"gpu1\"]]";
   const nlohmann::json* const value = fields.find("peer_access");
-  if (value == nullptr || *value == true) return;
-  topology.peer_access = PeerAccess::listed;
-  if (*value == false) return;
+  if (value == nullptr) return;
+  topology.peers.clear();
+  topology.peer_access = *value == true ? PeerAccess::all : PeerAccess::listed;
+  if (value->is_boolean()) return;
   if (!value->is_array()) fields.refuse("peer_access", kExpected);
   for (const nlohmann::json& pair : *value) {
     const bool is_pair =
@@ -413,22 +406,20 @@ DeviceProfile read_device(const JsonFields& fields) {
   return device;
 }
 
-}  // namespace
-
-Topology parse_topology(const std::string& name, const std::string& text) {
-  const JsonFile file(name, text, "topology");
-  const JsonFields fields = file.fields();
-  const std::string schema = fields.text("schema");
-  if (schema != kSchema) {
-    fields.fail_at("schema",
-                   fmt::format("expected the schema '{}', found '{}'", kSchema, shown(schema)));
+// The preset that the file begins with, and whose fields it keeps but for those that it has itself.
+Topology find_like(const JsonFields& fields) {
+  const std::string like = fields.text("like");
+  const auto preset = std::ranges::find(presets(), like, &Preset::name);
+  if (preset == presets().end()) {
+    fields.fail_at("like", fmt::format("'{}' is no preset{}", shown(like), suggestion(like)));
   }
-  Topology topology;
-  fields.require_only(
-      {"schema", "name", "source", "device", "host", "peer_access", "nodes", "links"});
-  topology.name = fields.text("name");
-  topology.source = fields.text("source");
-  topology.device = read_device(fields.object("device"));
+  return parse_topology(like, std::string(preset->text));
+}
+
+void read_graph(const JsonFields& fields, Topology& topology) {
+  topology.nodes.clear();
+  topology.links.clear();
+  topology.gpus.clear();
   const std::vector<JsonFields> nodes = fields.objects("nodes");
   const std::vector<JsonFields> links = fields.objects("links");
   if (nodes.size() > kMaxNodes || links.size() > kMaxNodes) {
@@ -448,8 +439,29 @@ Topology parse_topology(const std::string& name, const std::string& text) {
   }
   for (const JsonFields& link : links) topology.links.push_back(read_link(link, topology));
   require_connected(fields, topology);
+}
+
+}  // namespace
+
+Topology parse_topology(const std::string& name, const std::string& text) {
+  const JsonFile file(name, text, "topology");
+  const JsonFields fields = file.fields();
+  const std::string schema = fields.text("schema");
+  if (schema != kSchema) {
+    fields.fail_at("schema",
+                   fmt::format("expected the schema '{}', found '{}'", kSchema, shown(schema)));
+  }
+  fields.require_only(
+      {"schema", "name", "like", "source", "device", "host", "peer_access", "nodes", "links"});
+  const bool is_like = fields.has("like");
+  Topology topology = is_like ? find_like(fields) : Topology{};
+  topology.name = fields.text("name");
+  topology.source = fields.text("source");
+  const auto has = [&](const char* field) { return !is_like || fields.has(field); };
+  if (has("device")) topology.device = read_device(fields.object("device"));
+  if (has("nodes") || has("links")) read_graph(fields, topology);
   read_peer_access(fields, topology);
-  read_host(fields.object("host"), topology);
+  if (has("host")) read_host(fields.object("host"), topology);
   return topology;
 }
 

@@ -104,6 +104,27 @@ TEST(Topology, AServerIsNamedAfterItsBoardToo) {
   EXPECT_EQ(find_topology("dgx-h200*2@100gbe").gpus.size(), 16u);
 }
 
+TEST(Topology, AFileMayBeLikeAPresetButForItsOwnFields) {
+  const auto like = [](const std::string& preset, const std::string& more) {
+    return R"({"schema": "lockstep.topology/1", "name": "mine", "source": "a test", "like": ")" +
+           preset + "\"" + more + "}";
+  };
+  const Topology preset = find_topology("rtx4090-pcie4-8");
+  const Topology same = parse_topology("mine.json", like("rtx4090-pcie4-8", ""));
+  EXPECT_EQ(same.name, "mine");
+  EXPECT_EQ(same.device.name, preset.device.name);
+  EXPECT_EQ(same.links.size(), preset.links.size());
+  EXPECT_FALSE(same.has_peer_access(0, 1));
+  const std::string device =
+      R"(, "device": {"name": "GPU", "tflops": 10, "memory_gb_per_s": 500, "memory_gb": 12})";
+  const Topology other = parse_topology("mine.json", like("a6000-pcie4-8", device));
+  EXPECT_EQ(other.device.name, "GPU");
+  EXPECT_TRUE(other.has_peer_access(0, 7));
+  const std::string cut = like("a6000-pcie4-8", R"(, "peer_access": false)");
+  EXPECT_FALSE(parse_topology("mine.json", cut).has_peer_access(0, 7));
+  EXPECT_THAT(message_of(like("a6000-pcie4", "")), HasSubstr("'a6000-pcie4' is no preset"));
+}
+
 TEST(Topology, ANameNearAPresetsIsSuggested) {
   for (const char* name : {"HGX-H100-8", "hgxh100", "hgx_h100_8", "hgx-h100"}) {
     try {
