@@ -51,7 +51,8 @@ STRATEGIES = {
          "distributed_replicated"], "ddp"),
 }  # fmt: skip
 # Nets whose layers the program knows under this name.
-KNOWN_SHAPES = {"vgg": "vgg16", **{name: name for name in ("alexnet", "vgg16", "lenet", "bert-base", "gpt2")}}
+KNOWN_SHAPES = {"vgg": "vgg16", **{name: name for name in
+                ("alexnet", "vgg16", "lenet", "bert-base", "bert-large", "gpt2", "gpt2-medium")}}  # fmt: skip
 # The kind and unit of a value: samples a second, seconds of a step or of epochs, or of some whole work.
 UNITS = {
     "images_per_second": ("rate", 1),

@@ -10,6 +10,7 @@ PRESETS = Path(__file__).resolve().parents[1] / "simulate" / "predict" / "topolo
 MAX_HOSTS = 4096
 # By the generation of PCIe.
 SERVERS = {3: "gtx1080ti-pcie3-8", 4: "a6000-pcie4-8", 5: "rtx5090-pcie5-8"}
+SWITCHES = "pcie3-switches-8"  # all GPUs below one socket, as more than four can only be through switches
 MACHINES = ["server", "servers", "node", "nodes", "box", "machine", "machines", "host", "hosts"]
 
 
@@ -144,7 +145,7 @@ def find_host(hardware, interconnect):
     gpu = find_gpu(words)
     if gpu is None:
         if has_words(words, "pcie3 box", "pcie3 server"):
-            return "pcie3-switches-8", None
+            return SWITCHES, None
         known = ", ".join(name.upper() for name in GPUS if name != "1080 ti")
         raise UnknownHardware(f"'{hardware}' names no GPU that is known: {known}")
     wants_switch = "nvswitch" in named or has_words(words, "dgx 2")
@@ -157,6 +158,8 @@ def find_host(hardware, interconnect):
     if not named and gpu.nvlink_preset and not gpu.preset:
         return gpu.nvlink_preset, None
     generation = generation or gpu.pcie
+    if has_words(words_of(interconnect), "single root") and generation == 3:
+        return SWITCHES, gpu
     if gpu.preset and generation == gpu.pcie:
         return gpu.preset, None
     if generation not in SERVERS:

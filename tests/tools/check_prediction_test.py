@@ -104,14 +104,19 @@ class Published(Script):
         file, out = self.published("blind.csv")
         self.assertEqual(len(file["rows"]), 217)
         self.assert_on_page(out)
+        file, out = self.published("blind_modes.csv")
+        self.assertEqual(len(file["rows"]), 100)
+        self.assert_on_page(out)
 
     def test_answers_name_their_classs_record(self):
         rows = []
-        for table in ("scaling.csv", "pcie.csv", "blind.csv"):
+        for table in ("scaling.csv", "pcie.csv", "blind.csv", "blind_modes.csv"):
             rows += self.published(table)[0]["rows"]
         machines = {"NVLink": "dgx1-v100", "PCIe with peer access": "titanx-maxwell-dual-root-8",
                     "through host memory": "rtx4090-pcie4-8", "between hosts": "dgx1-v100*2@100gbe",
-                    "sums on the host": "k80-p2-16x --strategy cpu_parameter_server"}
+                    "sums on the host": "k80-p2-16x --strategy cpu_parameter_server",
+                    "DataParallel": "dgx1-v100 --strategy dp",
+                    "pipelines over NVLink": "dgx1-v100 --strategy pipeline"}
         self.assertEqual({row["class"] for row in rows}, set(machines))
         for name, machine in machines.items():
             own = [row for row in rows if row["class"] == name and row["counted"] == "yes"]
@@ -120,7 +125,7 @@ class Published(Script):
             record = (f"{name}: {len(own)} row{plural} like this one: mean {100 * sum(errors) / len(own):.1f} %, "
                       f"largest {100 * max(errors):.1f} %")
             count = "16" if "*" in machine else "8"
-            words = ["--params", "25M", "--step", "0.1", "--batch-per-gpu", "8", "--devices", count, "--json", "r.json"]
+            words = ["--model", "gpt2", "--step", "0.1", "--batch-per-gpu", "8", "--devices", count, "--json", "r.json"]
             command = [os.environ["LOCKSTEP_PROGRAM"], "predict", *words, "--topology", *machine.split()]
             done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=True)
             self.assertIn(record, " ".join(done.stdout.split()))

@@ -54,6 +54,7 @@ struct PredictFlags {
   std::vector<std::string> what_if;
   std::string plan;
   std::string pipeline_schedule = "gpipe";
+  std::optional<int> micro_batches;
   std::string schedule;  // refused: it is the learning rate's in train
   std::string overlap = "on";
   int accumulate = 1;
@@ -156,6 +157,9 @@ PredictionTask read_task(const PredictFlags& flags) {
   }
   task.schedule = plan::parse_pipeline_schedule(flags.pipeline_schedule);
   if (task.schedule == plan::PipelineSchedule::interleaved) task.chunks = 2;
+  if (flags.micro_batches) {
+    task.micro_batches = require_positive("--micro-batches", *flags.micro_batches);
+  }
   if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
   task.topology = predict::find_topology(flags.topology);
   task.devices = read_devices(flags, task.topology);
@@ -167,7 +171,7 @@ PredictionTask read_task(const PredictFlags& flags) {
     }
     task.run.rows_per_epoch = kNetSamples;
     if (flags.rows) task.run.rows_per_epoch = require_positive("--rows", *flags.rows);
-    task.run.dataset = fmt::format("{} samples", task.run.rows_per_epoch);
+    task.run.dataset = count_text(task.run.rows_per_epoch, "sample");
     if (task.strategies.empty()) task.strategies.push_back(predict::Strategy::ddp);
     return task;
   }
@@ -270,6 +274,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
   if (flags.overlap != "on") json["overlap"] = flags.overlap;
   if (flags.accumulate != 1) json["accumulate"] = flags.accumulate;
   if (flags.pipeline_schedule != "gpipe") json["pipeline_schedule"] = flags.pipeline_schedule;
+  if (flags.micro_batches) json["micro_batches"] = *flags.micro_batches;
   if (!flags.plan.empty()) json["plan"] = flags.plan;
   if (!flags.precision.empty()) json["precision"] = flags.precision;
   if (!flags.trace_path.empty()) json["trace"] = flags.trace_path;
@@ -284,8 +289,8 @@ void print_group_head(const PredictionTask& task, const WhatIf& change, std::FIL
   });
   if (idle.empty()) return;
   fmt::print(out, "{}\n",
-             wrap(fmt::format("without {} devices: a step has {} rows", fmt::join(idle, ", "),
-                              batch_of(task, change))));
+             wrap(fmt::format("without {} devices: a step has {}", fmt::join(idle, ", "),
+                              count_text(batch_of(task, change), "row"))));
 }
 
 // Prints what the rows come to, strategy by strategy: the epoch, the speed-up and what limits it,
@@ -507,6 +512,8 @@ void add_machine_flags(CLI::App& predict, PredictFlags& flags) {
   add(predict, "--pipeline-schedule", flags.pipeline_schedule,
       "the order of a pipeline's passes; interleaved has two chunks on each stage")
       ->check(one_of({"gpipe", "1f1b", "interleaved"}));
+  add(predict, "--micro-batches", flags.micro_batches,
+      "that a pipeline's batch is cut into (default: four for each device)");
   add(predict, "--schedule", flags.schedule, "")->group("");
   add(predict, "--plan", flags.plan,
       "how ddp's all-reduces send: the name of a plan of train --plan (default: as NCCL does)",
@@ -528,9 +535,9 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
   add(predict, "--html", flags.html_path,
       "write a page here: speed-up with its band, and memory as stacked bars", "FILE");
   add(predict, "--json", flags.json_path, "write the rows here (-: standard output)", "FILE");
-  for (const char* const name :
-       {"--precision", "--strategy", "--overlap", "--accumulate", "--pipeline-schedule", "--plan",
-        "--bucket-mib", "--first-bucket-mib", "--what-if", "--trace", "--html"}) {
+  for (const char* const name : {"--precision", "--strategy", "--overlap", "--accumulate",
+                                 "--pipeline-schedule", "--micro-batches", "--plan", "--bucket-mib",
+                                 "--first-bucket-mib", "--what-if", "--trace", "--html"}) {
     predict.get_option(name)->excludes(predict.get_option("--all-reduce"));
   }
   group_flags(predict, {{"Most used",
@@ -540,7 +547,7 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
                          {"--rows", "--find", "--how", "--from-trace", "--family", "--all-reduce",
                           "--flops", "--precision", "--recompute", "--optimizer"}},
                         {"How the devices share the work",
-                         {"--accumulate", "--overlap", "--pipeline-schedule"}},
+                         {"--accumulate", "--overlap", "--pipeline-schedule", "--micro-batches"}},
                         {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
                         {"What to write", {"--trace", "--html"}}});
 }

@@ -107,7 +107,7 @@ Change larger_messages(const TraceRun& run, const std::vector<CollectiveGroup>& 
   const double exposed = run.num_matched > 0 && all > 0 ? exposed_transfer(run) / all : 0;
   return {"merge small messages: larger buckets (bucket_cap_mb), or larger FSDP units",
           lost * std::min(1.0, exposed),
-          fmt::format("{:.3g} small messages a step travel at less than half the speed of the "
+          fmt::format("small messages, {:.3g} a step, travel at less than half the speed of the "
                       "largest, {:.3g} GB/s, which costs {}; assumes that speed for all, and that "
                       "the same part of them is exposed",
                       calls, best / 1e9, format_seconds(lost))};

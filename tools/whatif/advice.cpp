@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 #include "engine/core/text.h"
 #include "engine/trace/breakdown.h"
+#include "tools/text/format.h"
 
 namespace lockstep::tools {
 namespace {
@@ -19,10 +20,6 @@ using predict::Strategy;
 constexpr double kLeastGain = 0.01;
 constexpr std::size_t kMoreMicroBatches = 4;
 constexpr const char* kNvlinkMachine = "dgx-a100";
-
-std::string gpus(std::size_t count) {
-  return fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
-}
 
 // A strategy's row on so many devices, with a change.
 PredictedRow changed_row(PredictionTask task, const WhatIf& change, Strategy strategy,
@@ -65,10 +62,11 @@ std::vector<Option> options_for(const PredictionTask& task, const PredictedRow& 
   if (predict::is_data_parallel(row.strategy)) {
     add("gradients that travel in bf16", task, {.gradient_size = 2});
   }
-  const bool is_staged = row.record && row.record->name == "through host memory";
-  if (is_staged) add("peer access over PCIe", task, {.peer_access = predict::PeerAccess::all});
-  const bool has_nvlink = row.record && row.record->name == "NVLink";
-  if (!has_nvlink && row.devices <= task.topology.gpus_per_host()) {
+  predict::Network network(task.topology);
+  const Way way = way_of(network, row.devices);
+  if (way == Way::host_memory)
+    add("peer access over PCIe", task, {.peer_access = predict::PeerAccess::all});
+  if (way == Way::pcie || way == Way::host_memory) {
     PredictionTask changed = task;
     changed.topology = predict::find_topology(kNvlinkMachine);
     changed.topology.device = task.topology.device;
@@ -88,7 +86,8 @@ std::string duration_text(double seconds) {
 }
 
 std::string epoch_sentence(const PredictionTask& task, std::span<const PredictedRow> rows) {
-  std::string text = fmt::format("an epoch of {} samples takes", task.run.rows_per_epoch);
+  std::string text =
+      fmt::format("an epoch of {} takes", count_text(task.run.rows_per_epoch, "sample"));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const PredictedRow& row = rows[i];
     text += fmt::format("{} {}", i == 0 ? "" : ",", duration_text(row.epoch_seconds));
@@ -97,7 +96,7 @@ std::string epoch_sentence(const PredictionTask& task, std::span<const Predicted
       text += fmt::format(" ({} to {})", duration_text(steps * (*row.step_band)[0]),
                           duration_text(steps * (*row.step_band)[1]));
     }
-    text += " on " + gpus(row.devices);
+    text += " on " + count_text(row.devices, "GPU");
   }
   return text;
 }
@@ -123,11 +122,12 @@ std::vector<std::string> advice_lines(const PredictionTask& task, const Predicte
   if (row.strategy != Strategy::ddp) return lines;
   const std::size_t batch = samples_at_a_time(task, row);
   const PredictedRow zero = changed_row(task, {}, Strategy::zero1, row.devices);
-  lines.push_back(fmt::format(
-      "zero1: {:.1f} GB a GPU instead of {:.1f}, with a step of {} instead of {}",
-      memory.row(Strategy::zero1, row.devices, batch).memory.total() / 1e9,
-      memory.row(row.strategy, row.devices, batch).memory.total() / 1e9,
-      trace::format_seconds(zero.step.step_seconds), trace::format_seconds(row.step.step_seconds)));
+  const std::string step = trace::format_seconds(row.step.step_seconds);
+  const std::string zero_step = trace::format_seconds(zero.step.step_seconds);
+  lines.push_back(fmt::format("zero1: {:.1f} GB a GPU instead of {:.1f}, with a step of {} {}",
+                              memory.row(Strategy::zero1, row.devices, batch).memory.total() / 1e9,
+                              memory.row(row.strategy, row.devices, batch).memory.total() / 1e9,
+                              zero_step, step == zero_step ? "as before" : "instead of " + step));
   return lines;
 }
 

@@ -242,8 +242,8 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
       const std::size_t batch = batch_of(task, change, devices);
       const std::size_t needed = devices * task.accumulate;
       require(batch >= needed, ErrorCode::Usage, "--devices",
-              "{} rows a step are too few for {} devices{}; --what-if batch={} gives each one",
-              batch, devices,
+              "{} a step {} too few for {} devices{}; --what-if batch={} gives each one",
+              count_text(batch, "row"), batch == 1 ? "is" : "are", devices,
               task.accumulate == 1 ? "" : fmt::format(" of {} micro-batches", task.accumulate),
               needed);
     }
@@ -541,8 +541,9 @@ std::string speedup_sentence(std::span<const PredictedRow> rows) {
   const PredictedRow& single = rows.front();
   const std::size_t batch = single.batch;
   if (rows.size() == 1) {
-    return fmt::format("1 GPU: {} samples a second with {} samples a step",
-                       samples_text(static_cast<double>(batch) / single.step.step_seconds), batch);
+    return fmt::format("1 GPU: {} samples a second with {} a step",
+                       samples_text(static_cast<double>(batch) / single.step.step_seconds),
+                       count_text(batch, "sample"));
   }
   std::string text;
   for (const PredictedRow& row : rows.subspan(1)) {
@@ -553,10 +554,10 @@ std::string speedup_sentence(std::span<const PredictedRow> rows) {
   }
   const PredictedRow& largest = *std::ranges::max_element(rows, {}, &PredictedRow::devices);
   const bool is_weak = largest.batch != batch;
-  return fmt::format(
-      "{} the samples per second of one GPU, with {} samples a step {}; limited by {}", text, batch,
-      is_weak ? "on each (weak scaling)" : "over all of them (strong scaling)",
-      limit(single, largest));
+  return fmt::format("{} the samples per second of one GPU, with {} a step {}; limited by {}", text,
+                     count_text(batch, "sample"),
+                     is_weak ? "on each (weak scaling)" : "over all of them (strong scaling)",
+                     limit(single, largest));
 }
 
 }  // namespace lockstep::tools

@@ -13,48 +13,66 @@ using predict::Strategy;
 
 // tests/tools/check_prediction_test.py holds these to the published tables.
 constexpr Record kNvlink = {"NVLink", 68, 0.0313, 0.1243, 1.08};
-constexpr Record kPcie = {"PCIe with peer access", 30, 0.0542, 0.3178, 1.17};
-constexpr Record kThroughHost = {"through host memory", 41, 0.0937, 0.5452, 1.17};
+constexpr Record kPcie = {"PCIe with peer access", 30, 0.0537, 0.3178, 1.17};
+constexpr Record kThroughHost = {"through host memory", 41, 0.0564, 0.1743, 1.14};
 constexpr Record kBetweenHosts = {"between hosts", 54, 0.0792, 0.4064, 1.19};
 constexpr Record kSummedOnHosts = {"sums on the host", 65, 0.0629, 0.2866, 1.14};
+constexpr Record kOneProcess = {"DataParallel", 96, 0.2818, 0.9236, 2.16};
+constexpr Record kPipeline = {"pipelines over NVLink", 4, 0.0646, 0.1504, 1.16};
 // llm.c's steps on eight A100s and eight H100s, beside GPT-2 (docs/prediction-record.md).
 constexpr Record kComputed = {"kernels priced by a data sheet", 2, 0.098, 0.137, 1.16};
-
-bool is_published(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::cpu_reduce:
-    case Strategy::cpu_parameter_server:
-    case Strategy::device_all_reduce:
-    case Strategy::nccl_replicated:
-    case Strategy::ddp:
-      return true;
-    default:
-      return false;
-  }
-}
 
 bool has_kind(const predict::Topology& topology, predict::LinkKind kind) {
   return std::ranges::any_of(topology.links,
                              [&](const predict::Link& link) { return link.kind == kind; });
 }
 
+const Record& record_of(Way way) {
+  switch (way) {
+    case Way::nvlink:
+      return kNvlink;
+    case Way::pcie:
+      return kPcie;
+    case Way::host_memory:
+      return kThroughHost;
+    default:
+      return kBetweenHosts;
+  }
+}
+
 }  // namespace
+
+Way way_of(predict::Network& network, std::size_t num_devices) {
+  const predict::Topology& topology = network.topology();
+  if (num_devices > topology.gpus_per_host()) return Way::network;
+  if (predict::nccl_group(network, num_devices).over_nvlink) return Way::nvlink;
+  if (has_kind(topology, predict::LinkKind::memory)) return Way::cpu_memory;
+  for (std::size_t i = 0; i < num_devices; ++i) {
+    const std::size_t next = network.gpu((i + 1) % num_devices);
+    if (!topology.has_peer_access(network.gpu(i), next)) return Way::host_memory;
+  }
+  return Way::pcie;
+}
 
 std::optional<Record> record_of(predict::Network& network, Strategy strategy,
                                 std::size_t num_devices) {
-  const predict::Topology& topology = network.topology();
-  if (num_devices < 2 || !is_published(strategy)) return std::nullopt;
-  const bool sums_on_host =
-      strategy == Strategy::cpu_reduce || strategy == Strategy::cpu_parameter_server;
-  if (sums_on_host) return kSummedOnHosts;
-  if (num_devices > topology.gpus_per_host()) return kBetweenHosts;
-  if (predict::nccl_group(network, num_devices).over_nvlink) return kNvlink;
-  if (has_kind(topology, predict::LinkKind::memory)) return std::nullopt;
-  for (std::size_t i = 0; i < num_devices; ++i) {
-    const std::size_t next = network.gpu((i + 1) % num_devices);
-    if (!topology.has_peer_access(network.gpu(i), next)) return kThroughHost;
+  if (num_devices < 2) return std::nullopt;
+  const Way way = way_of(network, num_devices);
+  switch (strategy) {
+    case Strategy::cpu_reduce:
+    case Strategy::cpu_parameter_server:
+      return kSummedOnHosts;
+    case Strategy::data_parallel:
+      return way == Way::cpu_memory ? std::nullopt : std::optional(kOneProcess);
+    case Strategy::pipeline:
+      return way == Way::nvlink ? std::optional(kPipeline) : std::nullopt;
+    case Strategy::device_all_reduce:
+    case Strategy::nccl_replicated:
+    case Strategy::ddp:
+      return way == Way::cpu_memory ? std::nullopt : std::optional(record_of(way));
+    default:
+      return std::nullopt;
   }
-  return kPcie;
 }
 
 const Record& record_of_computed_kernels() {

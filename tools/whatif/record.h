@@ -2,9 +2,9 @@
 // answer's band comes from.
 //
 // Classes are by the way that gradients take between the devices, for it decides how good a
-// prediction is. A class's rows are those of tests/docs/published of which nothing was fitted
-// (docs/prediction-record.md, "Classes and bands"); check_prediction_test.py holds the figures to
-// them.
+// prediction is, and by the strategy where that does. A class's rows are those of
+// tests/docs/published of which nothing was fitted (docs/prediction-record.md, "Classes and
+// bands"); check_prediction_test.py holds the figures to them.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,10 @@ struct Record {
   // Nine rows of ten were at most so many times slower, or faster, than predicted.
   double factor = 1;
 };
+
+// The worst way between two neighbours of the first devices' ring.
+enum class Way { nvlink, pcie, host_memory, network, cpu_memory };
+Way way_of(predict::Network& network, std::size_t num_devices);
 
 // The class of a step on the first devices. Empty where no published row is like it: other
 // strategies than those of published tables, links of the CPU's memory.
