@@ -13,6 +13,7 @@
 #include "engine/core/shape.h"
 #include "engine/core/thread_context.h"
 #include "engine/data/staging_ring.h"
+#include "engine/runtime/block_size.h"
 #include "kernels/calls.h"
 
 namespace lockstep::data {
@@ -24,6 +25,7 @@ constexpr std::string_view kOperation = "data_loader";
 // Batches that wait, at most. Those for a CUDA device hold pixels.
 constexpr std::size_t kNumPrefetched = 32;
 constexpr std::size_t kNumStaged = 8;
+constexpr std::size_t kNumInUse = 2;  // staged ones besides: one is filled, one is taken
 
 Shape label_shape(const LabelledRows& rows, std::size_t num_rows) {
   return rows.is_text() ? Shape{num_rows, rows.labels_per_row()} : Shape{num_rows};
@@ -256,12 +258,22 @@ void DataLoader::write(const Prepared& prepared, const Tensor& x, const Tensor& 
                           {source, prepared.row_numbers.view(), x.matrix(), rows_->scale});
 }
 
+std::size_t DataLoader::bytes_ahead(const LabelledRows& rows, std::size_t num_rows,
+                                    DeviceType type) {
+  const std::size_t labels =
+      runtime::block_size(num_rows * rows.labels_per_row() * sizeof(std::int64_t));
+  const std::size_t row_numbers = runtime::block_size(num_rows * sizeof(std::int64_t));
+  const std::size_t bytes = runtime::block_size(num_rows * rows.row_bytes());
+  if (type == DeviceType::cuda) return (kNumStaged + kNumInUse) * (bytes + labels) + row_numbers;
+  return kNumPrefetched * (labels + row_numbers + (rows.is_text() ? bytes : 0));
+}
+
 std::unique_ptr<DataLoader::Prefetcher> DataLoader::prefetch_from(std::uint64_t epoch) const {
   const bool is_staged = options_.device.type == DeviceType::cuda;
   const std::size_t capacity = is_staged ? kNumStaged : kNumPrefetched;
-  // One slot is being filled and one is being taken while the others wait.
-  const auto ring = is_staged ? std::make_shared<StagingRing>(rows_, options_.device, capacity + 2)
-                              : std::shared_ptr<StagingRing>();
+  const auto ring =
+      is_staged ? std::make_shared<StagingRing>(rows_, options_.device, kNumStaged + kNumInUse)
+                : std::shared_ptr<StagingRing>();
   // Goes through the steps of one epoch after another, endlessly.
   const auto prepare = [rows = rows_, sampler = sampler_, options = options_, ring, epoch,
                         step = std::size_t{0}, shards = std::vector<BatchShard>()]() mutable {

@@ -103,6 +103,10 @@ class DataLoader {
   }
   std::default_sentinel_t end() const { return std::default_sentinel; }
 
+  // The memory of a device of this type that batches of so many rows take while they wait for their
+  // step. On a CPU it is less as long as the thread is not ahead.
+  static std::size_t bytes_ahead(const LabelledRows& rows, std::size_t num_rows, DeviceType type);
+
   // Writes the next batch into the first rows of given tensors, for a step that is captured as a
   // graph: x [rows or more, num_features] or of another row_shape, labels [rows or more].
   // Throws Error{Shape} if the batch has more rows than they do, Error{Device} if they are on

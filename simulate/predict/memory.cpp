@@ -21,6 +21,10 @@ Kept kept_of_layer(const TransformerShape& shape, Recompute recompute,
   return kept;
 }
 
+namespace {
+
+// A pipeline's first stage keeps this of a batch that passes through all stages: the activations of
+// its part of the model, of the micro-batches that wait for their backward pass. 1: no pipeline.
 double kept_share(const MemoryOptions& options) {
   if (options.strategy != Strategy::pipeline || options.num_devices < 2) return 1;
   const auto stages = static_cast<double>(options.num_devices);
@@ -28,6 +32,8 @@ double kept_share(const MemoryOptions& options) {
   const bool keeps_all = options.schedule == plan::PipelineSchedule::gpipe;
   return (keeps_all ? micro_batches : std::min(micro_batches, stages)) / micro_batches / stages;
 }
+
+}  // namespace
 
 DeviceMemory device_memory(const NetMemory& net, const MemoryOptions& options) {
   const bool is_mixed = options.numbers == Numbers::mixed;

@@ -88,10 +88,6 @@ struct DeviceMemory {
   }
 };
 
-// A pipeline's first stage keeps this of a batch that passes through all stages: the activations of
-// its part of the model, of the micro-batches that wait for their backward pass. 1: no pipeline.
-double kept_share(const MemoryOptions& options);
-
 // The memory of the device that needs most. DataParallel's first device adds one replica's
 // gradients at a time.
 DeviceMemory device_memory(const NetMemory& net, const MemoryOptions& options);

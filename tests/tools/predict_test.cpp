@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/tools/formats_doc.h"
+#include "tests/tools/predicted_memory.h"
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
@@ -331,38 +332,23 @@ TEST_F(Predict, AStepThatIsNotGivenIsAGuessAndSaysSo) {
   expect_success(run("--model mlp:784-256-10 --batch-per-gpu 8 --topology dgx1-p100"));
 }
 
-double bytes_of_step(const json& row) {
-  double bytes = 0;
-  for (const auto& [part, value] : row["memory_bytes"].items()) {
-    if (part != "workspace") bytes += value.get<double>();
+// Devices of the CPU, which share its memory.
+std::string four_cores() {
+  std::string nodes = R"({"name": "cpu0", "kind": "cpu"})", links;
+  for (const char* const core : {"core0", "core1", "core2", "core3"}) {
+    nodes += std::string(R"(, {"kind": "device", "name": ")") + core + "\"}";
+    links += std::string(links.empty() ? "" : ", ") +
+             R"({"to": "cpu0", "kind": "memory", "gb_per_s": 10, "from": ")" + core + "\"}";
   }
-  return bytes;
+  return R"({"schema": "lockstep.topology/1", "name": "cores", "source": "a test's",
+"device": {"name": "core", "tflops": 0.1, "memory_gb_per_s": 10, "memory_gb": 8},
+"host": {"gb_per_s": 20, "thread_gb_per_s": 8.9}, "nodes": [)" +
+         nodes + "], \"links\": [" + links + "]}";
 }
 
-// Beside `bench step --memory`: an mlp of a size, and the image net that a run trained.
 TEST_F(Predict, TheMemoryOfOurOwnNetsIsThatOfAStep) {
-  const auto bench = [&](const std::string& model, const std::string& batch) {
-    const std::string words_ = "bench step --seconds 0.01 --device cpu --memory --json b.json ";
-    expect_success(
-        run_lockstep(words(words_ + "--model " + model + " --batch " + batch), folder_.path()));
-    return read_json(folder_ / "b.json")["rows"][0]["peak_bytes"].get<double>();
-  };
-  for (const char* const batch : {"64", "1024"}) {
-    const std::string model = "mlp:64-512-512-10";
-    expect_success(run("--model " + model + " --step 0.01 --topology dgx-a100 --devices 1 " +
-                       "--json p.json --batch-per-gpu " + batch));
-    const double peak = bench(model, batch);
-    EXPECT_NEAR(bytes_of_step(read_json(folder_ / "p.json")["rows"][0]), peak, 0.03 * peak);
-  }
-  expect_success(run_lockstep(words("train --dataset digits --model lenet --batch 32 --steps 2 "
-                                    "--device cpu --lr 0.01 --json run.json"),
-                              folder_.path()));
-  expect_success(
-      run("--workload run.json --topology dgx-a100 --devices 4 --strategy ddp --json p.json"));
-  for (const json& row : read_json(folder_ / "p.json")["rows"]) {
-    const double peak = bench("lenet", std::to_string(32 / row["devices"].get<int>()));
-    EXPECT_NEAR(bytes_of_step(row), peak, 0.03 * peak) << row;
-  }
+  write("cores.json", four_cores());
+  expect_predicted_memory("--device cpu", (folder_ / "cores.json").string());
 }
 
 TEST_F(Predict, AFamilysAnswerSaysOnHowManyCardsItFits) {

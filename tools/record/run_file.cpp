@@ -81,6 +81,8 @@ void visit_members(Row& row, const Visit& visit) {
   visit("comm_overlap_fraction", result.comm_overlap, is_recorded);
   visit("comm_bytes_per_device_per_step", result.comm_bytes_per_step, true);
   visit("peak_bytes", result.peak_bytes, true);
+  visit("peak_bytes_beside_steps", result.peak_bytes_beside_steps,
+        !result.peak_bytes_beside_steps.empty());
   visit("final_loss", result.final_loss, true);
   visit("losses", result.losses, true);
   visit("epoch_accuracy", result.epoch_accuracy, !has_validation);

@@ -59,7 +59,9 @@ void check_page_fields(const JsonFields& row) {
                                  "comm_bytes_per_device_per_step", "test_accuracy"}) {
     row.optional_number(name);
   }
-  for (const char* const name : {"step_seconds_band", "peak_bytes"}) row.numbers(name);
+  for (const char* const name : {"step_seconds_band", "peak_bytes", "peak_bytes_beside_steps"}) {
+    row.numbers(name);
+  }
   row.optional_flag("band_verified");
   const std::vector<double> accuracies = row.numbers("epoch_accuracy");
   if (std::ranges::any_of(accuracies, [](double share) { return share > 1; })) {

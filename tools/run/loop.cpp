@@ -67,6 +67,7 @@ class TrainingLoop {
       run_epoch(epoch);
     }
     if (is_stopped_) take_stop();
+    if (observer_.memory != nullptr) observer_.memory->end_steps(devices_of(strategies_));
     result_.losses = losses_over_ranks();
     if (checks_) result_.findings = checks_->findings();
     if (log_) log_->commit();
@@ -111,6 +112,7 @@ class TrainingLoop {
     const bool is_due =
         step_ % task_.checkpoints->every == 0 || step_ == task_.num_steps || is_stopped_;
     if (!is_due || (!is_first_ && !first_.is_in_parts())) return;
+    const auto no_step = beside_steps();
     drain_losses();  // a loss that is not finite ends the run before it is kept
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "checkpoint");
     Checkpoint checkpoint{.step = step_,
@@ -120,6 +122,10 @@ class TrainingLoop {
                           .optimizer = optimizer_states(),
                           .metadata = metadata_of(task_)};
     if (is_first_) write_checkpoint(*task_.checkpoints, checkpoint);
+  }
+
+  MemoryWatch::BesideSteps beside_steps() const {
+    return {observer_.memory, devices_of(strategies_)};
   }
 
   // Messages to rank 0 do not count as a step's.
@@ -180,6 +186,7 @@ class TrainingLoop {
 
   void judge_test_rows_of_epoch() {
     if (task_.data->test.num_rows() == 0) return;
+    const auto no_step = beside_steps();
     std::vector<double>& of_epochs =
         task_.is_text() ? result_.epoch_validation_loss : result_.epoch_accuracy;
     of_epochs.push_back(mean_over_test(task_, strategies_));
@@ -206,12 +213,14 @@ class TrainingLoop {
             finding ? finding->text() : "");
   }
 
-  // Runs a check whose time does not count. What the devices still do belongs to the epoch.
+  // Runs a check whose time and memory do not count. What the devices still do belongs to the
+  // epoch.
   template <typename Check>
   void pause(const Check& check) {
     for (const Device device : devices_of(strategies_)) {
       runtime::logical_device(device).compute_stream().synchronize();
     }
+    const auto no_step = beside_steps();
     const Clock::time_point begin = Clock::now();
     check();
     paused_seconds_ += seconds_since(begin);

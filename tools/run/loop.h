@@ -10,6 +10,7 @@
 #include "engine/trace/breakdown.h"
 #include "tools/run/findings.h"
 #include "tools/run/losses.h"
+#include "tools/run/memory_watch.h"
 #include "tools/run/model.h"
 #include "tools/run/step_statistics.h"
 
@@ -43,7 +44,8 @@ struct TrainingObserver {
   // Compares the run with one device's while it goes on (tools/check/rank_checks.h); neither
   // times nor breakdown include that.
   Checks checks = Checks::off;
-  Stop* stop = nullptr;  // what may end the run early; nullptr: nothing does
+  MemoryWatch* memory = nullptr;  // of the run's devices; nullptr: no one watches
+  Stop* stop = nullptr;           // what may end the run early; nullptr: nothing does
 };
 
 // The machine that a result's times belong to, if it was simulated (slow_motion.h).
@@ -78,7 +80,10 @@ struct TrainingResult {
   std::vector<std::optional<double>> comm_overlap;  // per device; see step_statistics.h
   std::optional<double> bubble;                     // a pipeline's; see pipeline.h
   std::vector<double> busy_fraction;                // per device: share of the steps' time
-  std::vector<std::size_t> peak_bytes;              // per device
+  // Per device: the most that its tensors held in a step. Beside the steps, too, if any device held
+  // more there.
+  std::vector<std::size_t> peak_bytes;
+  std::vector<std::size_t> peak_bytes_beside_steps;
   std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
   std::optional<Simulation> simulated;
 

@@ -1,6 +1,7 @@
 #include "tools/run/ranks.h"
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -15,6 +16,7 @@
 #include "engine/trace/counters.h"
 #include "simulate/slow_motion/simulated_link.h"
 #include "tools/run/interruption.h"
+#include "tools/run/memory_watch.h"
 #include "tools/run/pipeline.h"
 #include "tools/run/slow_motion.h"
 #include "tools/run/stop.h"
@@ -22,24 +24,6 @@
 
 namespace lockstep::tools {
 namespace {
-
-// A device's memory beyond what earlier runs hold of it.
-class MemoryWatch {
- public:
-  explicit MemoryWatch(Device device)
-      : memory_(&runtime::logical_device(device).memory()),
-        held_before_(memory_->statistics().current_bytes) {
-    memory_->reset_peak();
-  }
-  std::size_t peak_bytes() const {
-    const std::size_t peak = memory_->statistics().peak_bytes;
-    return peak - std::min(peak, held_before_);
-  }
-
- private:
-  runtime::MemoryPool* memory_;
-  std::size_t held_before_;
-};
 
 // Adds the breakdown of the first track's median step, what the steps of all tracks have in common,
 // and how busy each track was and how well it hid its communication.
@@ -109,7 +93,7 @@ void share_log(RankJob& job, std::string& log_path) {
 
 // A process's report on its devices at the end of a run. tracks: theirs.
 std::string report(const std::vector<Device>& devices, const std::vector<int>& tracks,
-                   const std::vector<MemoryWatch>& memory, double cpu_seconds) {
+                   const MemoryWatch& memory, double cpu_seconds) {
   const std::string host = comm::host_identity();
   nlohmann::json report{{"host", host}, {"cpu_seconds", cpu_seconds}};
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -119,7 +103,8 @@ std::string report(const std::vector<Device>& devices, const std::vector<int>& t
         {{"index", devices[i].index},
          {"physical",
           is_on_gpu ? runtime::physical_gpus().at(static_cast<std::size_t>(gpu)).uuid : host},
-         {"peak_bytes", memory[i].peak_bytes()},
+         {"peak_bytes", memory.peak_of_steps(i)},
+         {"peak_bytes_beside_steps", memory.peak_beside_steps(i)},
          {"comm_bytes", trace::collective_bytes_of(tracks[i])}});
   }
   return report.dump();
@@ -142,12 +127,15 @@ void take_reports(const std::vector<std::string>& texts, DeviceType type, Run& r
       physical.insert(device.at("physical").get<std::string>());
       run.placement.devices.push_back({type, device.at("index").get<int>()});
       run.result.peak_bytes.push_back(device.at("peak_bytes"));
+      run.result.peak_bytes_beside_steps.push_back(device.at("peak_bytes_beside_steps"));
       run.result.comm_bytes_per_step =
           std::max(run.result.comm_bytes_per_step,
                    device.at("comm_bytes").get<std::size_t>() / run.result.num_steps);
     }
   }
   run.placement.num_physical = physical.size();
+  std::vector<std::size_t>& beside = run.result.peak_bytes_beside_steps;
+  if (std::ranges::equal(beside, run.result.peak_bytes, std::less_equal<>())) beside.clear();
 }
 
 // The recordings of all ranks, on rank 0.
@@ -168,7 +156,8 @@ Run train_at_full_speed(const TrainingTask& task, const DevicePlacement& placeme
   if (Interruption::is_watched()) observer.stop = stop.get();
   const std::vector<Device> devices = own_devices(placement, job);
   const std::vector<int> tracks = job ? std::vector{job->rank()} : tracks_of(placement);
-  const std::vector<MemoryWatch> memory(devices.begin(), devices.end());
+  MemoryWatch memory(devices);
+  observer.memory = &memory;
   trace::reset_collective_counts();
   const double cpu_seconds_before = runtime::own_cpu_seconds();
   Run run{run_ranks(task, placement, observer, job), placement, {}};

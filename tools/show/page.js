@@ -56,7 +56,7 @@ function readRow(file, row) {
     band: row.step_seconds_band, unverified: row.band_verified === false, parts: row.breakdown_seconds, hidden: row.overlapped_comm_seconds ?? 0,
     memory: row.memory_bytes ?? null, speedupBand: speedupBand(row),
     speedup: row.speedup ?? null, ideal: row.ideal_speedup ?? null, efficiency: row.efficiency ?? null,
-    busy: row.busy_fraction ?? [], sent: row.comm_bytes_per_device_per_step ?? 0, peaks: row.peak_bytes ?? [],
+    busy: row.busy_fraction ?? [], sent: row.comm_bytes_per_device_per_step ?? 0, peaks: row.peak_bytes ?? [], beside: row.peak_bytes_beside_steps ?? [],
     equal: row.verdict?.equal ?? null, loss: row.final_loss ?? null, accuracy: row.test_accuracy ?? null,
     accuracies: row.epoch_accuracy ?? [], validation: validation(file, row),
     losses: {steps_per_point: row.losses?.steps_per_point ?? 1, mean: row.losses?.mean ?? []},
@@ -491,6 +491,7 @@ function rowTable(run) {
     ['exposed comm.', row => known(row.parts, all => seconds(all.exposed_comm))],
     ['sent per step', row => row.sent ? inUnit(row.sent, sent) : '0'],
     ['peak memory', row => row.peaks.length ? inUnit(most(row.peaks), peak) : ''],
+    ['memory beside steps', row => row.beside.length ? inUnit(most(row.beside), peak) : ''],
     ['loss', row => known(row.loss, short)], ['validation loss', row => known(row.validation.at(-1)?.loss, short)], ['accuracy', row => known(row.accuracy, value => percent(value, 1))],
     ['verdict', row => known(row.equal, equal => equal ? 'equal' : 'WRONG')],
   ].filter(([, text]) => run.rows.some(row => text(row) !== ''));

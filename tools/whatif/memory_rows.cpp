@@ -6,9 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/error.h"
-#include "tools/run/sample_step.h"
-#include "tools/run/task.h"
 #include "tools/text/format.h"
 
 namespace lockstep::tools {
@@ -17,94 +14,36 @@ namespace {
 using predict::DeviceMemory;
 using predict::Strategy;
 
-// A step that needs more is not run here, but extended from smaller ones.
-constexpr double kMostMeasuredBytes = 128.0 * (1 << 20);
 constexpr std::size_t kMostDevices = 1024;
-
-// The engine's model that the task trains, and rows of its size; empty if they cannot be made
-// without data.
-struct OwnModel {
-  std::string name = {};
-  nn::ModelData data = {};
-};
-
-OwnModel own_model(const PredictionTask& task) {
-  const std::string name = task.net ? task.net->name : task.run.model;
-  if (task.net && !name.starts_with("mlp:")) return {};
-  try {
-    return {name, rows_for(name, task.net ? "" : task.run.dataset)};
-  } catch (const Error&) {  // tokens, or a file's own data
-    return {};
-  }
-}
 
 }  // namespace
 
 StepMemory::StepMemory(const PredictionTask& task, predict::StateOptimizer optimizer)
-    : memory_bytes_(task.topology.device.memory_bytes) {
-  const OwnModel own = own_model(task);
-  own_model_ = own.name;
-  own_data_ = own.data;
-  options_.optimizer = optimizer;
+    : micro_batches_(task.micro_batches),
+      accumulate_(task.accumulate),
+      memory_bytes_(task.topology.device.memory_bytes),
+      own_(OwnMemory::of(task)) {
+  options_.optimizer = own_ ? predict::StateOptimizer::sgd : optimizer;
   options_.schedule = task.schedule;
-  if (task.net && task.net->precision == Precision::bf16) {
+  if (task.net && task.net->precision == Precision::bf16 && !own_) {
     options_.numbers = predict::Numbers::mixed;
   }
-  if (!own_model_.empty()) options_.optimizer = predict::StateOptimizer::sgd;
   if (task.net && task.net->memory) {
     net_ = *task.net->memory;
     return;
   }
-  std::vector<double> layers;
+  net_.has_activations = own_.has_value();
+  net_.parameters = own_       ? own_->parameter_bytes() / sizeof(float)
+                    : task.net ? task.net->parameters
+                               : 0;
   for (const FileLayer& layer : task.run.step.layers) {
-    layers.push_back(static_cast<double>(layer.parameter_bytes) / sizeof(float));
+    const double parameters = static_cast<double>(layer.parameter_bytes) / sizeof(float);
+    if (!own_) net_.parameters += parameters;
+    net_.largest_unit = std::max(net_.largest_unit, parameters);
   }
-  if (task.net) {
-    for (const LayerShape& shape : task.net->shapes) layers.push_back(shape.weights + shape.biases);
-  }
-  net_.parameters = task.net ? task.net->parameters : 0;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (!task.net) net_.parameters += layers[i];
-    net_.largest_unit = std::max(net_.largest_unit, layers[i]);
-    most_of_two_layers_ = std::max(most_of_two_layers_, layers[i] + (i > 0 ? layers[i - 1] : 0));
-  }
-  net_.has_activations = !own_model_.empty();
-}
-
-double StepMemory::measure_own(std::size_t batch) {
-  const auto [found, is_new] = own_measured_.try_emplace(batch, 0);
-  if (!is_new) return found->second;
-  SampleStep step(own_model_, own_data_, batch, Device{});
-  step.run();
-  return found->second = static_cast<double>(step.measure_peak_bytes());
-}
-
-double StepMemory::own_activation_bytes(std::size_t batch) {
-  const double states = 3 * sizeof(float) * net_.parameters;
-  const double row = (measure_own(4) - measure_own(2)) / 2;  // batch norm needs two rows
-  const auto rows = static_cast<double>(batch);
-  if (batch <= 4 || row * rows <= kMostMeasuredBytes) {
-    return measure_own(std::max<std::size_t>(batch, 2)) - states;
-  }
-  const auto most = std::max<std::size_t>(4, static_cast<std::size_t>(kMostMeasuredBytes / row));
-  const double least = measure_own(most / 2);
-  const double slope = (measure_own(most) - least) / static_cast<double>(most - most / 2);
-  return least + slope * (rows - static_cast<double>(most / 2)) - states;
-}
-
-// engine/parallel/sharded/sharded.h has the table. DDP makes gradients in their buckets.
-double StepMemory::own_bucket_bytes(const predict::MemoryOptions& options) const {
-  if (options.num_devices < 2) return 0;
-  const double two_layers = sizeof(float) * most_of_two_layers_;
-  switch (options.strategy) {
-    case Strategy::zero1:
-      return sizeof(float) * net_.parameters / static_cast<double>(options.num_devices);
-    case Strategy::zero2:
-      return two_layers;
-    case Strategy::zero3:
-      return 2 * two_layers;
-    default:
-      return 0;
+  if (!task.net) return;
+  for (const LayerShape& shape : task.net->shapes) {
+    net_.largest_unit = std::max(net_.largest_unit, shape.weights + shape.biases);
   }
 }
 
@@ -113,33 +52,47 @@ StepMemory::Row StepMemory::row(Strategy strategy, std::size_t num_devices, std:
   options.strategy = strategy;
   options.num_devices = num_devices;
   const std::size_t shares = predict::is_data_parallel(strategy) ? 1 : num_devices;
-  const std::size_t batch = samples * shares;
-  options.num_micro_batches =
-      plan::fitting_micro_batches(options.schedule, num_devices, 4 * num_devices, batch);
-  options.batch = batch;
-  if (own_model_.empty()) {
-    return {predict::device_memory(net_, options),
-            predict::largest_batch(net_, options, memory_bytes_) / shares};
-  }
+  options.batch = samples * shares;
+  if (own_) return own_row(options, samples);
+  options.num_micro_batches = plan::fitting_micro_batches(
+      options.schedule, num_devices, micro_batches_.value_or(4 * num_devices), options.batch);
+  return {predict::device_memory(net_, options),
+          predict::largest_batch(net_, options, memory_bytes_) / shares};
+}
+
+// Parameters, gradients and the optimizer's state follow from the mode. The rest of the peak is
+// what a single device's step holds besides, and what the mode adds.
+StepMemory::Row StepMemory::own_row(const predict::MemoryOptions& options, std::size_t samples) {
+  const auto states = [](const DeviceMemory& memory) {
+    return memory.parameters + memory.gradients + memory.optimizer;
+  };
+  const std::size_t rows = samples * accumulate_;
+  const double peak = own_->peak({options.strategy, options.num_devices, rows});
   Row row{predict::device_memory(net_, options)};
-  row.memory.buckets = own_bucket_bytes(options);
-  const double fixed = row.memory.total() - row.memory.activations;
-  const double share = predict::kept_share(options);
-  row.memory.activations = share * own_activation_bytes(batch);
-  const double three_batches = share * own_activation_bytes(4 * batch) - row.memory.activations;
-  const double sample = three_batches / (3.0 * static_cast<double>(batch));
-  const double left = memory_bytes_ - fixed - row.memory.activations;
-  const double largest = static_cast<double>(batch) + (sample > 0 ? std::floor(left / sample) : 0);
-  row.largest_batch = static_cast<std::size_t>(std::max(0.0, largest)) / shares;
+  DeviceMemory& memory = row.memory;
+  memory.activations = std::max(0.0, peak - states(memory));
+  memory.buckets = 0;
+  if (options.num_devices > 1 && options.strategy != Strategy::pipeline) {
+    const double alone = own_->peak({Strategy::single, 1, rows}) - 3 * own_->parameter_bytes();
+    memory.buckets = std::clamp(memory.activations - alone, 0.0, memory.activations);
+    memory.activations -= memory.buckets;
+  }
+  memory.workspace =
+      predict::kContextBytes + predict::kFragmentation * (memory.total() - memory.workspace);
+  const double three_batches = own_->peak({options.strategy, options.num_devices, 4 * rows}) - peak;
+  const double sample = three_batches / (3.0 * static_cast<double>(samples));
+  const double left = memory_bytes_ - memory.total();
+  const double largest =
+      static_cast<double>(samples) + (sample > 0 ? std::floor(left / sample) : 0);
+  row.largest_batch = static_cast<std::size_t>(std::max(0.0, largest));
   return row;
 }
 
 std::string StepMemory::source() const {
   const std::string optimizer =
       options_.optimizer == predict::StateOptimizer::adam ? "Adam" : "SGD with momentum";
-  if (!own_model_.empty()) {
-    return fmt::format("measured on steps of {} here, with {}, float32", own_model_, optimizer);
-  }
+  if (own_)
+    return fmt::format("measured on steps of {} here, with {}, float32", own_->model(), optimizer);
   const char* const numbers = options_.numbers == predict::Numbers::mixed
                                   ? "16-bit numbers with float32 weights"
                                   : "float32";
@@ -210,10 +163,9 @@ std::vector<std::string> memory_lines(const PredictionTask& task, StepMemory& me
     if (strategy == Strategy::single) continue;
     sentences += (sentences.empty() ? "" : ", ") + fit_sentence(memory, strategy, samples, device);
   }
-  const std::string with =
-      memory.knows_activations()
-          ? fmt::format("with {} sample{} at a time for each", samples, samples == 1 ? "" : "s")
-          : "without activations";
+  const std::string with = memory.knows_activations() ? fmt::format("with {} at a time for each",
+                                                                    count_text(samples, "sample"))
+                                                      : "without activations";
   lines.push_back(fmt::format("{}: {}", with, sentences));
   lines.push_back(fmt::format(
       "{}; other: CUDA's context, and {:.0f} % for what an allocator cannot use; most: samples "

@@ -2,22 +2,20 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "engine/nn/models.h"
 #include "simulate/predict/memory.h"
+#include "tools/whatif/own_memory.h"
 #include "tools/whatif/predicted_rows.h"
 
 namespace lockstep::tools {
 
 // A step's memory on one device for any batch, from one of three sources:
-//   one of this engine's models   its step is run here, on the CPU, with the batch itself, or with
-//                                 two smaller ones from which it is extended if that were too much
+//   one of this engine's models   its step is run here (own_memory.h)
 //   a family (family.h)           published formulas
 //   a number of parameters        their states alone; activations are not known
 class StepMemory {
@@ -36,17 +34,14 @@ class StepMemory {
   std::string source() const;
 
  private:
-  double own_activation_bytes(std::size_t batch);
-  double measure_own(std::size_t batch);
-  double own_bucket_bytes(const predict::MemoryOptions& options) const;
+  Row own_row(const predict::MemoryOptions& options, std::size_t samples);
 
   predict::NetMemory net_;
-  double most_of_two_layers_ = 0;  // parameters of two neighbours
   predict::MemoryOptions options_;
-  double memory_bytes_;    // of a device
-  std::string own_model_;  // empty: not one of this engine's
-  nn::ModelData own_data_;
-  std::map<std::size_t, double> own_measured_;  // peak bytes, by batch
+  std::optional<std::size_t> micro_batches_;
+  std::size_t accumulate_;
+  double memory_bytes_;  // of a device
+  std::optional<OwnMemory> own_;
 };
 
 // The part of a row that StepMemory::row() takes.
