@@ -25,7 +25,7 @@ constexpr bool kTakesBfloat16<CopyMatrix> = true;
 template <>
 constexpr bool kTakesBfloat16<Fill> = true;
 template <>
-constexpr bool kTakesBfloat16<OrderedSum> = true;
+constexpr bool kTakesBfloat16<OrderedReduce> = true;
 template <>
 constexpr bool kTakesBfloat16<SoftmaxCrossEntropyForward> = true;
 template <>

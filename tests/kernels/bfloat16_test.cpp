@@ -345,11 +345,11 @@ TEST_F(Bfloat16Activations, KeepTheGradientOfASureAnswer) {
   expect_close(logits.to_vector<double>(), {-other, other}, kUnit, 0);
 }
 
-TEST_F(Bfloat16Activations, InAnOrderedSum) {
+TEST_F(Bfloat16Activations, InAnOrderedReduce) {
   expect_alike([](Operands& make) {
     const Tensor a = make.activation({100}), b = make.activation({100}), y = make.result({100});
     const ConstTensorView sources[] = {a.view(), b.view(), a.view()};
-    tested().ordered_sum(stream(), {sources, 0.5, y.view()});
+    tested().ordered_reduce(stream(), {sources, 0.5, y.view()});
     return Outputs{y};
   });
 }
