@@ -63,9 +63,9 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
   for (const json& bytes : row["peak_bytes"]) EXPECT_GT(bytes, 0);
   if (row["mode"] == "ddp") {
     // Each rank builds its model on its own device, and what earlier rows left there does not
-    // count. Rank 0 has the test rows besides.
+    // count. The first device also has what other ranks copy to the host meanwhile.
     const auto [least, most] = std::ranges::minmax(row["peak_bytes"].get<std::vector<double>>());
-    EXPECT_LE(most, 1.5 * least);
+    EXPECT_LE(most, 2.5 * least);
   }
   EXPECT_EQ(row["comm_bytes_per_device_per_step"] > 0, devices > 1);
   EXPECT_GT(row["final_loss"], 0);
