@@ -45,7 +45,9 @@ struct AllReduceKind {
 
   bool checks() const { return check != "0"; }
   // For "all", the largest, which sets the smallest size.
-  DType element_type() const { return datatype == kAll ? DType::float64 : kDatatypes.at(datatype).dtype; }
+  DType element_type() const {
+    return datatype == kAll ? DType::float64 : kDatatypes.at(datatype).dtype;
+  }
 };
 
 struct AllReduceTime {
