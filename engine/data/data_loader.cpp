@@ -13,7 +13,7 @@
 #include "engine/core/shape.h"
 #include "engine/core/thread_context.h"
 #include "engine/data/staging_ring.h"
-#include "engine/runtime/block_size.h"
+#include "engine/runtime/memory_pool.h"
 #include "kernels/calls.h"
 
 namespace lockstep::data {

@@ -5,13 +5,22 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdlib>
 #include <string>
 
 #include "engine/core/error.h"
-#include "engine/runtime/block_size.h"
 
 namespace lockstep::runtime {
+
+std::size_t block_size(std::size_t num_bytes) {
+  if (num_bytes > std::size_t{1} << 60)
+    return num_bytes;  // rounding up would overflow; no system has that much
+  const std::size_t rounded = std::max<std::size_t>(num_bytes, 1);
+  const std::size_t granule =
+      rounded <= 512 ? 64 : std::max<std::size_t>(64, std::bit_floor(rounded - 1) / 8);
+  return (rounded + granule - 1) / granule * granule;
+}
 
 MemoryPool::~MemoryPool() = default;
 

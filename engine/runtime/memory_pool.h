@@ -24,6 +24,10 @@ struct MemoryStatistics {
   std::size_t num_system_allocations = 0;  // blocks among these that the pool could not serve
 };
 
+// The size of the block that a pool gives out for so many bytes: multiples of 64 up to 512 bytes,
+// then eight sizes between one power of two and the next, so that at most 1/8 of it is unused.
+std::size_t block_size(std::size_t num_bytes);
+
 class MemoryPool {
  public:
   struct Block {
