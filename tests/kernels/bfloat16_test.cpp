@@ -83,7 +83,7 @@ TEST_F(Bfloat16Activations, OfEveryActivationFunction) {
   }
 }
 
-// Of aligned rows, of an odd number of elements, and of one.
+// Layers with aligned rows, with an odd number of elements, and with one.
 constexpr std::size_t kLayerSizes[][3] = {{16, 32, 24}, {5, 7, 3}, {33, 1, 10}, {64, 130, 1}};
 
 TEST_F(Bfloat16Activations, InALinearLayer) {

@@ -31,7 +31,7 @@ const std::vector<Mode> kModes = {{"dp", "--parallel dp"},
                                   {"zero3", "--parallel ddp --shard parameters"},
                                   {"pipeline", "--parallel pipeline"}};
 
-// What a step's tensors take; the library's context and fragments are no tensors.
+// The bytes of a step's tensors; the library's context and fragments are no tensors.
 double bytes_of_step(const json& row) {
   double bytes = 0;
   for (const auto& [part, value] : row.at("memory_bytes").items()) {

@@ -11,7 +11,7 @@ namespace lockstep::tools {
 // So many elements of a tensor stand for all of them.
 inline constexpr std::size_t kFewElements = 32;
 
-// Where element i of the few is, of `size`: spread evenly, but not in step with any row length,
+// The place of the i-th of the few, of `size`: spread evenly, but not in step with any row length,
 // because some columns of a weight have no gradient, such as those of pixels that are always dark.
 // In another round the places are others.
 std::size_t place_of_element(std::size_t i, std::size_t size, std::size_t round = 0);

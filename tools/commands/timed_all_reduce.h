@@ -35,7 +35,7 @@ inline const std::map<std::string, Operation> kOps = {
     {"min", {comm::ReduceOp::min, [](double a, double b) { return std::min(a, b); }}},
     {"max", {comm::ReduceOp::max, [](double a, double b) { return std::max(a, b); }}}};
 
-// What is measured, and how often.
+// The all-reduce that is measured, and how often.
 struct AllReduceKind {
   std::string datatype = "float";
   std::string op = "sum";

@@ -1,4 +1,4 @@
-// Where a run begins: with the weights of --init, or at a checkpoint.
+// A run begins with random weights, with those of --init, or at a checkpoint.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the sentences of a story are made of.
+// The words of which a story's sentences are made.
 #pragma once
 
 #include <fmt/format.h>

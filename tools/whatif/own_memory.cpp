@@ -112,7 +112,7 @@ double OwnMemory::extended_over_devices(const OwnStep& step) {
   if (mode == Mode::data_parallel && step.devices > 3) {
     return with(3) + (devices - 3) * (with(3) - with(2));
   }
-  // What n ranks share, each has 1/n of.
+  // Each of n ranks has 1/n of the shared memory.
   if (mode != Mode::data_parallel && mode != Mode::pipeline && step.devices > kMostSharers) {
     constexpr auto kMost = static_cast<double>(kMostSharers);
     const double shared = (with(kMostSharers / 2) - with(kMostSharers)) * kMost;
