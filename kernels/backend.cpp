@@ -49,6 +49,7 @@ void require_as_large(const char* operation, const ConstTensorView& first, const
 void require_alike(const char* operation, const ConstTensorView& first,
                    std::initializer_list<NamedView> others) {
   for (const auto& [name, view] : others) {
+    if (view.dtype == first.dtype && view.num_elements == first.num_elements) continue;
     require(view.dtype == first.dtype, ErrorCode::DType, operation, "{} is {}, expected {}", name,
             to_string(view.dtype), to_string(first.dtype));
     require_as_large(operation, first, {name, view});

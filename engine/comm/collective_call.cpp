@@ -21,8 +21,8 @@ std::string with_device(const CallHeader& header) {
 }  // namespace
 
 const char* name_of(Operation operation) {
-  constexpr std::array names{"nothing",        "all_reduce", "broadcast", "all_gather",
-                             "reduce_scatter", "barrier",    "send",      "recv"};
+  static constexpr std::array names{"nothing",        "all_reduce", "broadcast", "all_gather",
+                                    "reduce_scatter", "barrier",    "send",      "recv"};
   return names[static_cast<std::size_t>(operation)];
 }
 

@@ -9,8 +9,8 @@ namespace lockstep::comm {
 namespace {
 
 void require_defined(Operation operation, const Tensor& tensor) {
-  require(tensor.defined(), ErrorCode::Usage, name_of(operation),
-          "needs a tensor, found one that is undefined");
+  if (tensor.defined()) return;
+  fail(ErrorCode::Usage, name_of(operation), "needs a tensor, found one that is undefined");
 }
 
 void require_rank(Operation operation, std::string_view role, int rank, int world_size) {
@@ -46,11 +46,11 @@ CollectiveCall make_call(Operation operation, const Tensor& input, double timeou
 }  // namespace
 
 void require_reducible(Operation operation, DType dtype, ReduceOp op) {
-  const bool is_integer = dtype == DType::int32 || dtype == DType::int64;
-  require(is_integer || is_floating_point(dtype), ErrorCode::DType, name_of(operation),
+  if (is_floating_point(dtype)) return;
+  require(dtype == DType::int32 || dtype == DType::int64, ErrorCode::DType, name_of(operation),
           "takes floating-point numbers, int32 and int64, found {}; convert it first",
           lockstep::to_string(dtype));
-  require(!is_integer || op != ReduceOp::average, ErrorCode::DType, name_of(operation),
+  require(op != ReduceOp::average, ErrorCode::DType, name_of(operation),
           "cannot average {}; use sum, or convert to a floating type", lockstep::to_string(dtype));
 }
 
