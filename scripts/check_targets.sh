@@ -128,12 +128,12 @@ check_step() {
   done
 }
 
-# two_at_once COMMAND...: the mean of the microseconds that two of it print.
+# two_at_once COMMAND...: the microseconds that two of it print, the larger: a step of two ranks ends with the slower one.
 two_at_once() {
   "$@" >"$work/a" &
   "$@" >"$work/b"
   wait
-  calculate "($(cat "$work/a") + $(cat "$work/b")) / 2"
+  most "$(cat "$work/a")" "$(cat "$work/b")"
 }
 
 # The step that two half batches reach when they run at once: what two devices could do at best. Of
