@@ -10,7 +10,6 @@
 #include "engine/core/dtype.h"
 #include "engine/core/error.h"
 #include "engine/core/log.h"
-#include "engine/core/reduce_op.h"
 #include "engine/core/rng.h"
 #include "engine/core/shape.h"
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/core/reduce_op.h"
 #include "engine/core/views.h"
 #include "kernels/backend.h"
 

@@ -128,7 +128,8 @@ check_step() {
   done
 }
 
-# two_at_once COMMAND...: the microseconds that two of it print, the larger: a step of two ranks ends with the slower one.
+# two_at_once COMMAND...: the larger one of the microseconds that two of it print: a step of two ranks ends with the
+# slower one.
 two_at_once() {
   "$@" >"$work/a" &
   "$@" >"$work/b"

@@ -36,7 +36,7 @@
 #include <vector>
 
 #include "engine/comm/work.h"
-#include "engine/core/reduce_op.h"
+#include "engine/core/dtype.h"
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/tensor/tensor.h"
 

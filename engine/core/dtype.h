@@ -1,4 +1,4 @@
-// Element types of tensors.
+// Element types of tensors, and the operations that reduce elements to one.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,10 @@ DType parse_dtype(std::string_view name);
 constexpr bool is_floating_point(DType dtype) {
   return dtype <= DType::float16;
 }
+
+// average: every contribution is multiplied by 1/world_size as it enters, then summed. Floating
+// point only.
+enum class ReduceOp { sum, average, product, min, max };
 
 // dtype_of<float> is DType::float32. The classes of half.h have a kDType.
 template <typename T>
