@@ -77,8 +77,8 @@ StepMemory::Row StepMemory::own_row(const predict::MemoryOptions& options, std::
     memory.buckets = std::clamp(memory.activations - alone, 0.0, memory.activations);
     memory.activations -= memory.buckets;
   }
-  memory.workspace =
-      predict::kContextBytes + predict::kFragmentation * (memory.total() - memory.workspace);
+  memory.workspace = (own_->is_on_cpu() ? 0 : predict::kContextBytes) +
+                     predict::kFragmentation * (memory.total() - memory.workspace);
   const double three_batches = own_->peak({options.strategy, options.num_devices, 4 * rows}) - peak;
   const double sample = three_batches / (3.0 * static_cast<double>(samples));
   const double left = memory_bytes_ - memory.total();
@@ -86,6 +86,12 @@ StepMemory::Row StepMemory::own_row(const predict::MemoryOptions& options, std::
       static_cast<double>(samples) + (sample > 0 ? std::floor(left / sample) : 0);
   row.largest_batch = static_cast<std::size_t>(std::max(0.0, largest));
   return row;
+}
+
+std::string StepMemory::other() const {
+  return fmt::format("{}{:.0f} % for what an allocator cannot use",
+                     own_ && own_->is_on_cpu() ? "" : "CUDA's context, and ",
+                     100 * predict::kFragmentation);
 }
 
 std::string StepMemory::source() const {
@@ -167,10 +173,8 @@ std::vector<std::string> memory_lines(const PredictionTask& task, StepMemory& me
                                                                     count_text(samples, "sample"))
                                                       : "without activations";
   lines.push_back(fmt::format("{}: {}", with, sentences));
-  lines.push_back(fmt::format(
-      "{}; other: CUDA's context, and {:.0f} % for what an allocator cannot use; most: samples "
-      "at a time that fit; !: does not fit",
-      memory.source(), 100 * predict::kFragmentation));
+  lines.push_back(fmt::format("{}; other: {}; most: samples at a time that fit; !: does not fit",
+                              memory.source(), memory.other()));
   return lines;
 }
 

@@ -32,6 +32,8 @@ class StepMemory {
   bool knows_activations() const { return net_.has_activations; }
   // Where the figures come from.
   std::string source() const;
+  // The parts of DeviceMemory::workspace.
+  std::string other() const;
 
  private:
   Row own_row(const predict::MemoryOptions& options, std::size_t samples);

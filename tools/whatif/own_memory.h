@@ -32,6 +32,7 @@ class OwnMemory {
 
   const std::string& model() const { return task_.model; }
   double parameter_bytes() const { return task_.parameter_bytes; }
+  bool is_on_cpu() const { return task_.device == DeviceType::cpu; }
 
   // Bytes that the device needs that needs most: its tensors, and the batches that wait ahead of
   // the step. Steps whose tensors take much are not run, but extended from smaller ones, and so are
