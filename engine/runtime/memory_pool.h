@@ -60,6 +60,8 @@ class MemoryPool {
 
   // Returns free blocks to the system.
   void release_cached();
+  // Bytes that the system could still give, for messages.
+  virtual std::size_t free_bytes() const = 0;
 
   // From now on every block stays, even if memory runs out, and free blocks count as held. It is
   // for a captured graph, whose launches use blocks that no tensor owns any more.
@@ -71,8 +73,6 @@ class MemoryPool {
   // For pools of devices that share physical memory: gives the other pools' free blocks back to the
   // system. Called without the pool's lock, if the system has no memory left.
   virtual void release_others() {}
-  // Bytes that the system could still give, for messages.
-  virtual std::size_t free_bytes() const = 0;
   // nullptr if the system has no memory left.
   virtual void* system_allocate(std::size_t num_bytes) = 0;
   virtual void system_release(void* data, std::size_t num_bytes) = 0;

@@ -22,6 +22,7 @@
 #include "tools/run/processes.h"
 #include "tools/run/settings.h"
 #include "tools/run/slow_motion.h"
+#include "tools/run/step_memory.h"
 #include "tools/text/format.h"
 #include "tools/text/status_line.h"
 
@@ -86,6 +87,23 @@ void print_beginning(const TrainingFlags& flags, const TrainingTask& task,
   std::fflush(out);
 }
 
+// Ranks that are processes and shard nothing hold what one device with their rows holds.
+MeasuredRow measure_or_say_what_fits(const TrainingFlags& flags, const TrainingTask& task,
+                                     const DevicePlacement& placement,
+                                     const TrainingObserver& observer, Recorded is_recorded,
+                                     RankJob* job) try {
+  return measure_row(task, placement, observer, is_recorded, job);
+} catch (const Error& error) {
+  const bool has_no_memory = error.code() == ErrorCode::Device && error.operation() == "allocate";
+  if (!has_no_memory || (job && placement.mode != Mode::ddp)) throw;
+  const DevicePlacement here =
+      job ? DevicePlacement{Mode::single, own_devices(placement, job)} : placement;
+  const std::size_t num_processes = job ? placement.devices.size() : 1;
+  throw Error(
+      error.code(), error.operation(),
+      std::string(error.message()) + say_which_batch_fits(task, flags, here, num_processes));
+}
+
 // Trains on devices that all belong to this process or, with a job, as one of its ranks. Rank 0
 // prints and writes. Returns the exit code.
 int train_and_report(const TrainingFlags& flags, const CommandLine& command,
@@ -113,7 +131,8 @@ int train_and_report(const TrainingFlags& flags, const CommandLine& command,
   std::optional<Interruption> interruption;
   if (!is_row) interruption.emplace(is_first ? kEndingStep : nullptr);
   const Recorded is_recorded = needs_recording(flags) ? Recorded::yes : Recorded::no;
-  const auto [row, recording] = measure_row(task, placement, observer, is_recorded, job);
+  const auto [row, recording] =
+      measure_or_say_what_fits(flags, task, placement, observer, is_recorded, job);
   clear_status();
   if (!is_first) return row.result.stopped_by == 0 ? 0 : 128 + row.result.stopped_by;
   if (recorder) {

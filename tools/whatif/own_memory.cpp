@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
-#include "engine/runtime/logical_device.h"
-#include "tools/run/memory_watch.h"
-#include "tools/run/model.h"
+#include "engine/data/data_loader.h"
+#include "tools/run/step_memory.h"
 #include "tools/run/task.h"
 
 namespace lockstep::tools {
@@ -18,7 +16,6 @@ using predict::Strategy;
 // Steps are run up to here, in bytes that grow with the rows, and devices that share the model.
 constexpr double kMostMeasuredBytes = 128.0 * (1 << 20);
 constexpr std::size_t kRowsGrowth = 4;
-constexpr int kNumSteps = 5;
 constexpr std::size_t kMostSharers = 4;
 
 Mode mode_of(Strategy strategy) {
@@ -51,24 +48,6 @@ std::shared_ptr<const datasets::Dataset> blank_rows(const nn::ModelData& data, s
   rows->train.features.resize(count * rows->train.num_features);
   rows->train.labels.resize(count);
   return rows;
-}
-
-// The first step makes the optimizer's state. How much of messages on the way adds up differs from
-// step to step.
-void run_steps(const TrainingTask& task, const Strategies& strategies) {
-  for (const auto& strategy : strategies) {
-    const std::size_t rows = strategy->rows_of(task.batch).size;
-    const Device device = strategy->devices()[0];
-    const data::Batch batch{Tensor::zeros(task.batch_shape(rows), task.batch_dtype(), device),
-                            Tensor::zeros(task.label_shape(rows), DType::int64, device), task.batch,
-                            0};
-    const auto optimizer = make_optimizer(task, *strategy);
-    for (int i = 0; i < kNumSteps; ++i) {
-      optimizer->zero_grad();
-      add_gradients(task, *strategy, batch);
-      optimizer->step();
-    }
-  }
 }
 
 }  // namespace
@@ -156,19 +135,8 @@ double OwnMemory::measured(const OwnStep& step) {
     placement.devices.push_back({DeviceType::cpu, static_cast<int>(i)});
   }
   task = fitted_task(std::move(task), flags, placement);
-  const MemoryWatch watch(placement.devices);
-  if (has_ranks(mode)) {
-    comm::run_ranks(static_cast<int>(step.devices), [&](comm::Communicator& rank) {
-      const Device device = placement.devices[static_cast<std::size_t>(rank.rank())];
-      run_steps(task, make_strategies(task, device, rank));
-    });
-  } else {
-    run_steps(task, make_strategies(task, placement));
-  }
-  for (std::size_t i = 0; i < placement.devices.size(); ++i) {
-    found->second = std::max(found->second, static_cast<double>(watch.peak_of_steps(i)));
-    runtime::logical_device(placement.devices[i]).memory().release_cached();
-  }
+  const std::vector<std::size_t> bytes = step_bytes(task, placement);
+  found->second = static_cast<double>(std::ranges::max(bytes));
   return found->second;
 }
 
