@@ -351,6 +351,14 @@ TEST_F(Predict, TheMemoryOfOurOwnNetsIsThatOfAStep) {
   expect_predicted_memory("--device cpu", (folder_ / "cores.json").string());
 }
 
+TEST_F(Predict, TheMemoryOfAStepOnACpuHasNoCudaInIt) {
+  write("cores.json", four_cores());
+  const Outcome outcome =
+      run("--model mlp:784-256-10 --batch-per-gpu 8 --devices 2 --topology cores.json");
+  EXPECT_THAT(outcome.out, HasSubstr("other: 5 %"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("CUDA")));
+}
+
 TEST_F(Predict, AFamilysAnswerSaysOnHowManyCardsItFits) {
   const Outcome outcome =
       run("--family llama:32-32-4096-4096 --batch-per-gpu 1 --topology "
