@@ -167,8 +167,8 @@ check_scaling() {
   done
 }
 
-# fastest FILE COLUMN SIZE: the smallest time in the lines of this size.
-fastest() { awk -v s="$3" -v c="$2" '$1 == s { print $c }' "$1" | sort -g | head -n 1; }
+# fastest FILE SIZE: the smallest time in the lines of this size.
+fastest() { awk -v s="$2" '$1 == s { print $2 }' "$1" | sort -g | head -n 1; }
 
 # has_mpi: builds Open MPI's side, where Open MPI is.
 has_mpi() {
@@ -192,8 +192,8 @@ check_all_reduce() {
     "$bin/lockstep" bench all-reduce --devices 2 -b 16K -e 64M -f 4 -n 50 -w 10 >>"$work/own"
   done
   for size in "${sizes[@]}"; do
-    peer=$(fastest "$work/mpi" 2 "$size")
-    ours=$(fastest "$work/own" 6 "$size")
+    peer=$(fastest "$work/mpi" "$size")
+    ours=$(fastest "$work/own" "$size")
     verdict "all-reduce of $size bytes, 2 threads: busbw / Open MPI's" "$(calculate "$peer / $ours")" ">=" 1 \
       "$ours us, Open MPI $peer us"
   done
@@ -230,23 +230,23 @@ check_process_all_reduce() {
     if [[ $ranks == 2 ]]; then need=1.5; fi
     for size in "${sizes[@]}"; do
       name="all-reduce of $size bytes, $ranks processes"
-      ours=$(fastest "$work/own.shm.$ranks" 6 "$size")
-      if has_mpi; then beside "$name" "$(fastest "$work/mpi.$ranks" 2 "$size")" "$ours" "$need" "Open MPI"; fi
-      if has_torch; then beside "$name" "$(fastest "$work/gloo.$ranks" 2 "$size")" "$ours" 5 gloo; fi
+      ours=$(fastest "$work/own.shm.$ranks" "$size")
+      if has_mpi; then beside "$name" "$(fastest "$work/mpi.$ranks" "$size")" "$ours" "$need" "Open MPI"; fi
+      if has_torch; then beside "$name" "$(fastest "$work/gloo.$ranks" "$size")" "$ours" 5 gloo; fi
     done
     # Each rank's values are read once and written once.
     verdict "$name: share of a copy's bandwidth" "$(calculate "2e-3 * $ranks * $size / $ours / $copy")" ">=" 0.8 \
       "$ours us, two threads copy $copy GB/s, read and written"
   done
   for size in "${sizes[@]}"; do
-    ours=$(fastest "$work/own.shm.2" 6 "$size")
+    ours=$(fastest "$work/own.shm.2" "$size")
     name="all-reduce of $size bytes, 2 ranks: processes / threads"
     if [[ $size -ge 16384 ]]; then
-      verdict "$name" "$(calculate "$ours / $(fastest "$work/own.threads.2" 6 "$size")")" "<=" 1.15 "$ours us"
+      verdict "$name" "$(calculate "$ours / $(fastest "$work/own.threads.2" "$size")")" "<=" 1.15 "$ours us"
     fi
     if has_torch && [[ $size -ge 4194304 ]]; then
-      beside "all-reduce of $size bytes, 2 processes over TCP" "$(fastest "$work/gloo.2" 2 "$size")" \
-        "$(fastest "$work/own.tcp.2" 6 "$size")" 1.5 gloo
+      beside "all-reduce of $size bytes, 2 processes over TCP" "$(fastest "$work/gloo.2" "$size")" \
+        "$(fastest "$work/own.tcp.2" "$size")" 1.5 gloo
     fi
   done
 }

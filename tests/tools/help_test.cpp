@@ -120,7 +120,7 @@ TEST(Output, OfTheSmallCommandsFitsIn80Columns) {
            std::string("predict --all-reduce 1G --topology hgx-h200-8"),
            std::string("bench step --model mlp:784-256-128-10,mlp:8-2 --batch 64 --seconds 0.001"),
            std::string("bench step --model resnet18:4 --batch 2 --memory --seconds 0.001"),
-           std::string("bench all-reduce -b 16K -e 1M -n 1 -w 0 -c 1 --link 50us,1GB/s"),
+           std::string("bench all-reduce -b 16K -e 1M -n 1 -w 0 -c --link 50us,1GB/s"),
            std::string("bench all-reduce -b 4K -e 4K -n 1 -d bfloat16 --plan halving-doubling"),
            std::string(
                "train --steps 3 --parallel ddp --devices 2 --ranks processes --link 1us,1GB/s"),

@@ -42,7 +42,6 @@ struct AllReduceFlags : TrainingFlags, AllReduceKind {
   std::string first_bytes = "16K";
   std::string last_bytes = "64M";
   int factor = 4;
-  std::string step_bytes;  // -i: the step between sizes, instead of the factor
 
   int num_ranks() const { return devices.value_or(2); }
 };
@@ -51,34 +50,23 @@ template <typename T>
 std::vector<std::string> names_in(const std::map<std::string, T>& map) {
   std::vector<std::string> names;
   for (const auto& [name, value] : map) names.push_back(name);
-  names.push_back(kAll);
   return names;
 }
 
 void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
   add_option(command, "-b,--minbytes", flags.first_bytes, "BYTES", "smallest size, as in 16K");
   add_option(command, "-e,--maxbytes", flags.last_bytes, "BYTES", "largest size, as in 64M");
-  CLI::Option* const factor =
-      command.add_option("-f,--stepfactor", flags.factor, "factor from one size to the next");
-  add_option(command, "-i,--stepbytes", flags.step_bytes, "BYTES",
-             "instead of -f: bytes from one size to the next, as in 1M")
-      ->excludes(factor);
-  command
-      .add_option("-d,--datatype", flags.datatype, "type of the elements; all: one after the other")
+  command.add_option("-f,--stepfactor", flags.factor, "factor from one size to the next");
+  command.add_option("-d,--datatype", flags.datatype, "type of the elements")
       ->check(one_of(names_in(kDatatypes)));
-  command
-      .add_option("-o,--op", flags.op,
-                  "how elements are reduced, avg only in floating point; all: one after the other")
+  command.add_option("-o,--op", flags.op, "how elements are reduced, avg only in floating point")
       ->check(one_of(names_in(kOps)));
   command.add_option("-n,--iters", flags.iterations, "all-reduces that are timed")
       ->check(CLI::Range(1, 1000000));
   command
       .add_option("-w,--warmup_iters", flags.warm_up, "all-reduces that warm up before, untimed")
       ->check(CLI::Range(0, 1000000));
-  command.add_option("-c,--check", flags.check, "check the results (0: don't)")
-      ->expected(0, 1)
-      ->default_str("")
-      ->check(one_of({"", "0", "1"}));
+  command.add_flag("-c,--check", flags.checks, "check the results");
   command
       .add_option("-g,--devices", flags.devices,
                   "how many ranks, one device each (default: 2; as many as a launcher started)")
@@ -91,7 +79,7 @@ void add_all_reduce_flags(CLI::App& command, AllReduceFlags& flags) {
   group_flags(command, {{"Most used",
                          {"-b", "-e", "-g", "-n", "--device", "--ranks", "--comm", "--plan",
                           "--transport", "--json"}},
-                        {"What to reduce", {"-f", "-i", "-d", "-o", "-w", "-c"}},
+                        {"What to reduce", {"-f", "-d", "-o", "-w", "-c"}},
                         {"On what and how fast",
                          {"--virtual-devices", "--nccl-share-gpu", "--link", "--comm-timeout"}}});
 }
@@ -106,37 +94,13 @@ std::vector<std::size_t> list_sizes(const AllReduceFlags& flags) {
           "sizes must satisfy {} <= -b <= -e, found -b {} -e {}", least, first, last);
   require(flags.factor >= 2, ErrorCode::Usage, "-f", "must be at least 2, found {}", flags.factor);
   std::vector<std::size_t> sizes;
-  if (!flags.step_bytes.empty()) {
-    constexpr std::size_t kMostSizes = 10000;
-    const std::size_t step = parse_bytes("-i", flags.step_bytes);
-    require(step >= least && (last - first) / step < kMostSizes, ErrorCode::Usage, "-i",
-            "expected at least {} bytes, and at most {} sizes, found {}", least, kMostSizes, step);
-    for (std::size_t bytes = first; bytes <= last; bytes += step) sizes.push_back(bytes);
-  } else {
-    const auto factor = static_cast<std::size_t>(flags.factor);
-    for (std::size_t bytes = first;; bytes *= factor) {
-      sizes.push_back(bytes);
-      if (bytes > last / factor) break;
-    }
+  const auto factor = static_cast<std::size_t>(flags.factor);
+  for (std::size_t bytes = first;; bytes *= factor) {
+    sizes.push_back(bytes);
+    if (bytes > last / factor) break;
   }
   require_memory("-e", static_cast<double>(sizes.back()) * flags.num_ranks());
   return sizes;
-}
-
-// One measurement after the other: -d all and -o all stand for every type and operation.
-std::vector<AllReduceFlags> each_type_and_op(const AllReduceFlags& flags) {
-  std::vector<AllReduceFlags> all;
-  for (const auto& [datatype, type] : kDatatypes) {
-    if (flags.datatype != datatype && flags.datatype != kAll) continue;
-    for (const auto& [op, reduce_op] : kOps) {
-      const bool is_wanted = flags.op == op || flags.op == kAll;
-      if (!is_wanted || (op == "avg" && type.roundoff == 0)) continue;
-      all.push_back(flags);
-      all.back().datatype = datatype;
-      all.back().op = op;
-    }
-  }
-  return all;
 }
 
 constexpr const char* kEndingRow = "this row";  // what the first signal waits for
@@ -144,117 +108,64 @@ constexpr const char* kEndingRow = "this row";  // what the first signal waits f
 // The table on the terminal, and the rows of --json. Only rank 0 has one.
 class Report {
  public:
-  // who: "ranks are threads on cpu devices, ...".
+  // who: "threads on cpu devices, ...".
   Report(const AllReduceFlags& flags, const CommandLine& command, const std::string& who)
       : flags_(flags),
         out_(flags.json_path == "-" ? stderr : stdout),
         json_(file_head("lockstep.bench-all-reduce/1", command)) {
     json_["rows"] = nlohmann::ordered_json::array();
-    const std::vector<std::size_t> sizes = list_sizes(flags);
-    const std::string step = flags.step_bytes.empty()
-                                 ? fmt::format("{}(factor)", flags.factor)
-                                 : fmt::format("{}(bytes)", parse_bytes("-i", flags.step_bytes));
-    const std::string range =
-        fmt::format("minBytes {} maxBytes {} step: {} warmup iters: {} iters: {}", sizes.front(),
-                    sizes.back(), step, flags.warm_up, flags.iterations);
-    print_comment(fmt::format("{} {} {} validation: {}",
-                              flags.ranks == "threads" ? "nThread" : "nProcess", flags.num_ranks(),
-                              range, flags.checks() ? 1 : 0));
-    print_comment(who);
-    fmt::print(out_, "#\n");
-    print_line("#", "size", "count", "type", "op", "plan",
-               time_columns("time", "algbw", "busbw", "wrong"));
-    print_line("#", "(B)", "", "", "", "", time_columns("(us)", "(GB/s)", "(GB/s)", ""));
+    print_wrapped(out_, fmt::format("{}: {}", count_text(flags.num_ranks(), "rank"), who));
+    print_wrapped(out_, fmt::format("all-reduces of {}, {}; the mean of {} after {} to warm up{}",
+                                    flags.datatype, flags.op, flags.iterations, flags.warm_up,
+                                    flags.checks ? "; each size is checked" : ""));
+    fmt::print(out_, fmt::runtime(kRow), "bytes", "us", "algbw", "busbw", "plan");
     std::fflush(out_);
   }
 
-  // flags: of one type and operation.
-  void add(const AllReduceFlags& flags, const comm::Communicator& communicator, Device device,
-           std::size_t count, const AllReduceTime& time) {
-    const std::size_t num_bytes = count * size_of(flags.element_type());
-    const std::string plan(flags.comm == "own" ? plan::to_string(communicator.plan_for(count))
-                                               : std::string_view(flags.comm));
-    print_line(" ", std::to_string(num_bytes), std::to_string(count), flags.datatype, flags.op,
-               plan, count_in(num_bytes, time));
+  void add(const comm::Communicator& communicator, Device device, std::size_t count,
+           const AllReduceTime& time) {
+    const std::size_t num_bytes = count * size_of(flags_.element_type());
+    // As nccl-tests defines them, in GB/s.
+    const double algbw = static_cast<double>(num_bytes) / time.seconds * 1e-9;
+    const double busbw = algbw * 2 * (flags_.num_ranks() - 1) / flags_.num_ranks();
+    const std::string plan(flags_.comm == "own" ? plan::to_string(communicator.plan_for(count))
+                                                : std::string_view(flags_.comm));
+    fmt::print(out_, fmt::runtime(kRow), num_bytes, fmt::format("{:.2f}", time.seconds * 1e6),
+               fmt::format("{:.2f}", algbw), fmt::format("{:.2f}", busbw), plan);
     std::fflush(out_);
+    num_wrong_ += time.num_wrong;
     json_["rows"].push_back(
         {{"bytes", num_bytes},
-         {"type", flags.datatype},
-         {"redop", flags.op},
+         {"type", flags_.datatype},
+         {"redop", flags_.op},
          {"plan", plan},
          {"device", lockstep::to_string(device.type)},
          {"transport", communicator.transport()},
-         {"comm", flags.comm},
-         {"ranks", flags.num_ranks()},
-         {"iterations", flags.iterations},
-         {"warmup_iterations", flags.warm_up},
+         {"comm", flags_.comm},
+         {"ranks", flags_.num_ranks()},
+         {"iterations", flags_.iterations},
+         {"warmup_iterations", flags_.warm_up},
          {"time_us", time.seconds * 1e6},
-         {"algbw_gb_per_s", algbw(num_bytes, time)},
-         {"busbw_gb_per_s", busbw(num_bytes, time)},
-         {"wrong", flags.checks() ? nlohmann::json(time.num_wrong) : nlohmann::json()}});
+         {"algbw_gb_per_s", algbw},
+         {"busbw_gb_per_s", busbw},
+         {"wrong", flags_.checks ? nlohmann::json(time.num_wrong) : nlohmann::json()}});
   }
 
   // Prints the table's foot and writes the file, after a signal (0: none) as far as it came.
   // Returns the exit code. Throws Error{Numeric} for wrong values.
   int finish(int signal, std::size_t num_planned) {
-    fmt::print(out_, "# Out of bounds values : {} {}\n", num_wrong_,
-               num_wrong_ == 0 ? "OK" : "FAILED");
-    fmt::print(out_, "# Avg bus bandwidth    : {:.4f}\n", busbw_sum_ / num_times_);
+    fmt::print(out_, "algbw: bytes / time; busbw: algbw * 2(n-1)/n, for n ranks; in GB/s\n");
     const int exit_code = end_bench(flags_.json_path, json_, signal, num_planned);
     require(num_wrong_ == 0, ErrorCode::Numeric, "bench", "{} values are wrong", num_wrong_);
     return exit_code;
   }
 
  private:
-  // As nccl-tests defines them, in GB/s.
-  static double algbw(std::size_t num_bytes, const AllReduceTime& time) {
-    return static_cast<double>(num_bytes) / time.seconds * 1e-9;
-  }
-  double busbw(std::size_t num_bytes, const AllReduceTime& time) const {
-    return algbw(num_bytes, time) * 2 * (flags_.num_ranks() - 1) / flags_.num_ranks();
-  }
-
-  void print_line(std::string_view begin, std::string_view size, std::string_view count,
-                  std::string_view type, std::string_view op, std::string_view plan,
-                  const std::string& times) const {
-    // The heading's "#" shares its column with the first digit of sizes from 1 GB.
-    fmt::print(out_, "{}{:>{}} {:>9} {:>8} {:>4} {:>16}{}\n", begin == "#" ? "#" : "", size,
-               begin == "#" ? 9 : 10, count, type, op, plan, times);
-  }
-
-  // Comments stay as narrow as the table.
-  void print_comment(const std::string& text) const {
-    std::string lines = wrap(text, kTerminalColumns - 2);
-    for (std::size_t at = lines.find('\n'); at != std::string::npos;
-         at = lines.find('\n', at + 1)) {
-      lines.insert(at + 1, "# ");
-    }
-    fmt::print(out_, "# {}\n", lines);
-  }
-
-  std::string time_columns(const std::string& time, const std::string& algbw,
-                           const std::string& busbw, const std::string& num_wrong) const {
-    return fmt::format(" {:>8} {:>6} {:>6} {:>5}", time, algbw, busbw, num_wrong);
-  }
-
-  // Counts a time in the table's foot, and returns its columns.
-  std::string count_in(std::size_t num_bytes, const AllReduceTime& time) {
-    const auto rounded = [](double number) {  // to 8 characters
-      return fmt::format("{:.{}f}", number, number < 99999.995 ? 2 : 0);
-    };
-    busbw_sum_ += busbw(num_bytes, time);
-    num_times_ += 1;
-    num_wrong_ += time.num_wrong;
-    return time_columns(rounded(time.seconds * 1e6), rounded(algbw(num_bytes, time)),
-                        rounded(busbw(num_bytes, time)),
-                        flags_.checks() ? std::to_string(time.num_wrong) : "N/A");
-  }
+  static constexpr const char* kRow = "{:>12}{:>13}{:>10}{:>10}  {}\n";
 
   const AllReduceFlags& flags_;
   std::FILE* out_;
   nlohmann::ordered_json json_;
-  double busbw_sum_ = 0;
-  double num_times_ = 0;
   std::size_t num_wrong_ = 0;
 };
 
@@ -264,29 +175,22 @@ int signal_of_all(comm::Communicator& communicator, Device device) {
       comm::reduce_number(Interruption::signal(), comm::ReduceOp::max, communicator, device));
 }
 
-// Measures all types, operations and sizes on one rank, or up to a signal. Returns the exit code.
+// Measures all sizes on one rank, or up to a signal. Returns the exit code.
 int measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
                 Report* report) {
-  const std::vector<AllReduceFlags> all = each_type_and_op(flags);
-  std::size_t num_planned = 0;
-  for (const AllReduceFlags& one : all) num_planned += list_sizes(one).size();
+  const std::vector<std::size_t> sizes = list_sizes(flags);
   int signal = 0;
-  for (const AllReduceFlags& one : all) {
-    const std::vector<std::size_t> sizes = list_sizes(one);
-    for (const std::size_t bytes : sizes) {
-      if (signal != 0) break;
-      if (report) {
-        show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
-      }
-      const std::size_t count = bytes / size_of(one.element_type());
-      const AllReduceTime time = measure_all_reduce(one, communicator, device, count);
-      signal = signal_of_all(communicator, device);
-      if (!report) continue;
-      clear_status();
-      report->add(one, communicator, device, count, time);
-    }
+  for (const std::size_t bytes : sizes) {
+    if (signal != 0) break;
+    if (report) show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
+    const std::size_t count = bytes / size_of(flags.element_type());
+    const AllReduceTime time = measure_all_reduce(flags, communicator, device, count);
+    signal = signal_of_all(communicator, device);
+    if (!report) continue;
+    clear_status();
+    report->add(communicator, device, count, time);
   }
-  if (report) return report->finish(signal, num_planned);
+  if (report) return report->finish(signal, sizes.size());
   return signal == 0 ? 0 : 128 + signal;
 }
 
@@ -299,7 +203,7 @@ int bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   options.timeout_seconds = flags.comm_timeout;
   options.default_plan = plan::parse_all_reduce_plan(flags.plan);
   options.links = comm::fixed_links(modelled_link(flags));
-  std::string who = fmt::format("ranks are threads on {} devices, comm own, {} cores",
+  std::string who = fmt::format("threads on {} devices, comm own, {} cores",
                                 lockstep::to_string(type), runtime::num_cores());
   if (options.links) who += "; " + link_note(flags);
   Report report(flags, command, who);
@@ -327,7 +231,7 @@ std::vector<launch::Setting> common_settings(const AllReduceFlags& flags, Device
           {"op", flags.op},
           {"iterations", std::to_string(flags.iterations)},
           {"warm-up", std::to_string(flags.warm_up)},
-          {"check", flags.check}};
+          {"check", flags.checks ? "on" : "off"}};
 }
 
 // Returns the exit code.
@@ -339,7 +243,7 @@ int bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
     std::optional<Report> report;
     if (rank.is_first()) {
       report.emplace(flags, command,
-                     fmt::format("ranks are processes on {} devices, {}", lockstep::to_string(type),
+                     fmt::format("processes on {} devices, {}", lockstep::to_string(type),
                                  describe_job(rank)));
     }
     const Interruption interruption(report ? kEndingRow : nullptr);

@@ -64,7 +64,7 @@ AllReduceTime measure_all_reduce(const AllReduceKind& kind, comm::Communicator& 
   const auto all_reduce = [&] { communicator.all_reduce(buffer, options).wait(); };
   all_reduce();
   std::size_t num_wrong = 0;
-  if (kind.checks()) {
+  if (kind.checks) {
     num_wrong = count_wrong(kind, buffer.to(Device{}), communicator.world_size());
   }
   // A sum doubles the values in every iteration; zeros stay zeros, and are as fast as any number.

@@ -12,8 +12,6 @@
 
 namespace lockstep::tools {
 
-inline constexpr const char* kAll = "all";
-
 // Element types and operations, by nccl-tests' names.
 struct Datatype {
   DType dtype;
@@ -41,13 +39,9 @@ struct AllReduceKind {
   std::string op = "sum";
   int iterations = 20;
   int warm_up = 5;
-  std::string check = "0";  // -c: "" alone, else a number; 0 does not check
+  bool checks = false;
 
-  bool checks() const { return check != "0"; }
-  // For "all", the largest, which sets the smallest size.
-  DType element_type() const {
-    return datatype == kAll ? DType::float64 : kDatatypes.at(datatype).dtype;
-  }
+  DType element_type() const { return kDatatypes.at(datatype).dtype; }
 };
 
 struct AllReduceTime {
