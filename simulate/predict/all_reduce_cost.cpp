@@ -72,22 +72,26 @@ double extra_network(const NcclGroup& group) {
   return group.extra_network_seconds * 1e6;
 }
 
-double ring_seconds(const NcclGroup& group, Protocol protocol, double num_bytes) {
+// Times that the bytes go around the ring: reduced and gathered, or one of them.
+enum class Rounds { one = 1, two = 2 };
+
+double ring_seconds(const NcclGroup& group, Protocol protocol, double num_bytes, Rounds rounds) {
+  const auto times = static_cast<double>(rounds);
   const auto ranks = static_cast<double>(group.num_ranks);
   const auto hosts = static_cast<double>(group.num_hosts);
   const Latencies& intra = group.over_nvlink ? kNvlinkRing : kPciRing;
-  const double network_steps = 2 * (hosts - 1);
+  const double network_steps = times * (hosts - 1);
   // With several hosts, LL's flags take a detour inside each.
   const double detour = group.num_hosts > 1 && protocol == kLL ? 1.8 : 1;
   double latency =
       kRingBase[protocol] +
-      (2 * (ranks - 1) - network_steps) * (intra[protocol] * detour + extra_step(group)) +
+      (times * (ranks - 1) - network_steps) * (intra[protocol] * detour + extra_step(group)) +
       network_steps * (kNetRing[protocol] + extra_network(group));
-  // The plateau of a ring between hosts.
-  const bool is_large = num_bytes >= ranks / 16 * 65536;
+  // The plateau of an all-reduce's ring between hosts.
+  const bool is_large = rounds == Rounds::two && num_bytes >= ranks / 16 * 65536;
   if (protocol == kSimple && group.num_hosts > 1 && is_large) latency *= 1.9;
   const double share = protocol == kLL ? 0.25 : protocol == kLL128 ? 0.92 : 1;
-  const double bandwidth = group.bus_bytes_per_second * share * ranks / (2 * (ranks - 1));
+  const double bandwidth = group.bus_bytes_per_second * share * ranks / (times * (ranks - 1));
   return latency * 1e-6 + num_bytes / bandwidth;
 }
 
@@ -205,9 +209,19 @@ double nccl_all_reduce_seconds(const NcclGroup& group, double num_bytes, NcclAlg
   if (algorithm == NcclAlgorithm::nvls && may_nvls) return best;
   for (const Protocol protocol : {kLL, kLL128, kSimple}) {
     if (protocol == kLL128 && !group.has_ll128) continue;
-    best = std::min(best, ring_seconds(group, protocol, num_bytes));
+    best = std::min(best, ring_seconds(group, protocol, num_bytes, Rounds::two));
     if (algorithm == NcclAlgorithm::ring) continue;
     best = std::min(best, tree_seconds(group, protocol, num_bytes));
+  }
+  return best;
+}
+
+double nccl_half_seconds(const NcclGroup& group, double num_bytes) {
+  if (group.num_ranks < 2 || num_bytes <= 0) return 0;
+  double best = std::numeric_limits<double>::infinity();
+  for (const Protocol protocol : {kLL, kLL128, kSimple}) {
+    if (protocol == kLL128 && !group.has_ll128) continue;
+    best = std::min(best, ring_seconds(group, protocol, num_bytes, Rounds::one));
   }
   return best;
 }

@@ -52,6 +52,12 @@ NcclGroup nccl_group(Network& network, std::size_t num_devices);
 double nccl_all_reduce_seconds(const NcclGroup& group, double num_bytes,
                                NcclAlgorithm algorithm = NcclAlgorithm::automatic);
 
+// A reduce-scatter, or an all-gather, of so many bytes over all ranks together. NCCL has only rings
+// for them (tuning.cc passes over trees), which take n-1 steps, h-1 of them between hosts. NVLS is
+// left out: sums in the switch halve an all-reduce's bytes, but a device has to receive all of an
+// all-gather's.
+double nccl_half_seconds(const NcclGroup& group, double num_bytes);
+
 // NCCL 1, which ignored the topology: one ring in the order of the devices, with a hop over NVLink
 // if two neighbours have one. On a DGX-1 the ring of eight leaves NVLink between 3 and 4, and
 // between 7 and 0. Latency: a step of NCCL's Simple protocol.

@@ -96,13 +96,20 @@ struct StepOptions {
   std::size_t num_chunks = 1;
   std::vector<std::size_t> parts = {};
   // So many micro-batches, whose workload is given, one after the other; gradients travel beside
-  // the last one's backward pass. Not for data_parallel, zero2, zero3 and a
-  // pipeline.
+  // the last one's backward pass; zero2 and zero3 reduce those of each, and zero3 gathers
+  // parameters for each. Not for data_parallel and a pipeline.
   std::size_t num_accumulated = 1;
+  // with_last: zero2 and zero3 reduce gradients with the last micro-batch, and keep whole ones
+  // until then, as under FSDP's no_sync().
+  enum class Reduced { with_each, with_last } reduced = Reduced::with_each;
+  // ZeRO: bytes of gathered parameters for each byte of their gradients; 0.5 for bf16 parameters
+  // beside gradients that are summed in float32.
+  double gathered_share = 1;
   // A kernel copies each gradient into its bucket, and one back: PyTorch's DDP without
   // gradient_as_bucket_view. The engine's own gradients are made in their buckets.
   enum class Gradients { in_buckets, copied } gradients = Gradients::in_buckets;
-  // Off: gradients leave when the whole backward pass is over. Not for ZeRO and a pipeline.
+  // Off: gradients leave when the whole backward pass is over, and the parameters of zero1 and
+  // zero2 have all been gathered before the forward pass begins. Not for zero3 and a pipeline.
   enum class Overlap { on, off } overlap = Overlap::on;
 };
 

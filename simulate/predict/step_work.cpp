@@ -111,16 +111,18 @@ void StepWork::add_step() {
   const bool has_replicas = options_.strategy == Strategy::data_parallel && num_devices() > 1;
   has_replicas ? add_replication() : add_fixed_work();
   if (has_buckets() || has_shards()) add_buffers();
-  for (std::size_t i = 1; i < options_.num_accumulated; ++i) {
-    i == 1 && has_shards() ? add_sharded_forward() : add_forward();
-    gate_ = {add_backward().front()};
+  sums_.clear();
+  for (std::size_t i = 0; i < options_.num_accumulated; ++i) {
+    const bool gathers = has_shards() && (i == 0 || options_.strategy == Strategy::zero3);
+    gathers ? add_sharded_forward() : add_forward();
+    const bool is_last = i + 1 == options_.num_accumulated;
+    if (has_shards()) {
+      add_sharded_backward(is_last || reduces_each_batch() ? Gradients::reduced : Gradients::kept);
+    } else if (!is_last) {
+      gate_ = {add_backward().front()};
+    }
   }
-  if (has_shards()) {
-    options_.num_accumulated == 1 ? add_sharded_forward() : add_forward();
-    add_sharded_backward();
-    return update_shards();
-  }
-  add_forward();
+  if (has_shards()) return update_shards();
   if (has_replicas) add_gather();
   share_gradients(add_backward());
 }
@@ -383,8 +385,8 @@ void StepWork::serve_parameters(const Places& backward) {
 //
 // A unit's parameters are gathered while the unit before it computes, and its gradients reduced
 // while the next ones are made; at most one reduce-scatter runs beside backward
-// (engine/parallel/sharded/unit_schedule.h). Over NCCL each is the half of an all-reduce, and costs
-// half of it. Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
+// (engine/parallel/sharded/unit_schedule.h); FSDP does the same for each block of a net. Source:
+// Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
 // Parameter Models", SC 2020 (stages 1 and 2: as many bytes as DDP, stage 3 half as many again).
 
 namespace {
@@ -412,6 +414,15 @@ bool StepWork::has_shards() const {
                                strategy == Strategy::zero3);
 }
 
+bool StepWork::overlaps_shards() const {
+  return options_.overlap == StepOptions::Overlap::on || options_.strategy == Strategy::zero3;
+}
+
+bool StepWork::reduces_each_batch() const {
+  return options_.strategy != Strategy::zero1 &&
+         options_.reduced == StepOptions::Reduced::with_each;
+}
+
 void StepWork::prepare_shards() {
   for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
     const LayerWork& layer = workload_.layers[i];
@@ -424,9 +435,11 @@ void StepWork::prepare_shards() {
     units_.back().bytes += bytes;
   }
   const auto ranks = static_cast<int>(num_devices());
-  AllReduceCost cost(network_, num_devices(), options_.own_plan);
+  const NcclGroup group = nccl_group(network_, num_devices());
   for (Unit& unit : units_) {
-    unit.gather_seconds = unit.scatter_seconds = cost.seconds(unit.bytes) / 2;
+    const auto bytes = static_cast<double>(unit.bytes);
+    unit.gather_seconds = nccl_half_seconds(group, options_.gathered_share * bytes);
+    unit.scatter_seconds = nccl_half_seconds(group, bytes);
     if (!options_.own_plan) continue;
     const std::size_t elements =
         (unit.bytes / sizeof(float) + num_devices() - 1) / num_devices() * num_devices();
@@ -435,8 +448,11 @@ void StepWork::prepare_shards() {
     unit.scatter_seconds =
         plan_seconds(network_, plan::reduce_scatter_plan(ranks, elements), sizeof(float));
   }
-  const double halves = options_.strategy == Strategy::zero3 ? 3 : 2;
-  comm_bytes_ = halves * (ranks - 1) / ranks * gradient_bytes();
+  const auto batches = static_cast<double>(options_.num_accumulated);
+  const double reduced = reduces_each_batch() ? batches : 1;
+  const double gathered = options_.strategy == Strategy::zero3 ? 2 * batches : 1;
+  comm_bytes_ =
+      (reduced + gathered * options_.gathered_share) * (ranks - 1) / ranks * gradient_bytes();
 }
 
 std::size_t StepWork::add_gather_of(std::size_t unit, Places after) {
@@ -448,6 +464,11 @@ std::size_t StepWork::add_gather_of(std::size_t unit, Places after) {
 void StepWork::add_sharded_forward() {
   Places after = gate_;
   if (!arrived_.empty()) after.insert(after.end(), arrived_[0].begin(), arrived_[0].end());
+  if (!overlaps_shards()) {
+    for (std::size_t u = 0; u < units_.size(); ++u) after = {add_gather_of(u, std::move(after))};
+    gate_ = after;
+    return add_forward();
+  }
   std::size_t gathered = add_gather_of(0, after);
   for (std::size_t u = 0; u < units_.size(); ++u) {
     after.push_back(gathered);
@@ -463,11 +484,18 @@ void StepWork::add_sharded_forward() {
 
 // The gather of unit u - 1 begins with the backward pass of unit u, in stage three; its gradients'
 // reduce-scatter with the next unit's.
-void StepWork::add_sharded_backward() {
+void StepWork::add_sharded_backward(Gradients gradients) {
+  if (!overlaps_shards()) {
+    gate_ = {add_backward().front()};
+    for (std::size_t u = units_.size(); u-- > 0 && gradients == Gradients::reduced;) {
+      sums_.push_back(communicate(WorkLane::comm, "reduce-scatter", units_[u].scatter_seconds,
+                                  units_[u].bytes, gate_));
+    }
+    return;
+  }
   const bool gathers = options_.strategy == Strategy::zero3;
   Places after = gate_;
   std::size_t gathered = gathers ? add_gather_of(units_.size() - 1, after) : 0;
-  sums_.clear();
   for (std::size_t u = units_.size(); u-- > 0;) {
     if (gathers) after.push_back(gathered);
     if (gathers && u > 0) gathered = add_gather_of(u - 1, after);
@@ -478,10 +506,11 @@ void StepWork::add_sharded_backward() {
                        layer.backward_seconds + copy_seconds(layer), std::move(after))};
     }
     if (!sums_.empty()) after.push_back(sums_.back());
-    if (units_[u].bytes == 0) continue;
+    if (units_[u].bytes == 0 || gradients == Gradients::kept) continue;
     sums_.push_back(communicate(WorkLane::comm, "reduce-scatter", units_[u].scatter_seconds,
                                 units_[u].bytes, after));
   }
+  gate_ = after;
 }
 
 void StepWork::update_shards() {

@@ -95,10 +95,14 @@ class StepWork {
   Places add_backward();  // each layer's work
   // --- ZeRO ---
   bool has_shards() const;
+  bool overlaps_shards() const;
+  // True if no whole gradients are kept, so that each micro-batch's are reduced at once.
+  bool reduces_each_batch() const;
   void prepare_shards();
   std::size_t add_gather_of(std::size_t unit, Places after);
   void add_sharded_forward();
-  void add_sharded_backward();
+  enum class Gradients { reduced, kept };
+  void add_sharded_backward(Gradients gradients);
   void update_shards();
   void share_gradients(const Places& backward);
   void add_optimizer(Places after);

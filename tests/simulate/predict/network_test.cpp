@@ -132,6 +132,25 @@ TEST(NcclModel, IsPiecewise) {
   EXPECT_EQ(nccl_all_reduce_seconds(NcclGroup{}, 1e9), 0);
 }
 
+TEST(NcclModel, AReduceScatterIsHalfOfARing) {
+  const Topology v100 = find_topology("dgx1-v100");
+  Network network(v100);
+  const NcclGroup group = nccl_group(network, 8);
+  // 6.6 + 7 * 0.6 us; and each byte goes around once.
+  EXPECT_NEAR(nccl_half_seconds(group, 8), 10.8e-6, 0.3e-6);
+  EXPECT_NEAR(nccl_half_seconds(group, 1e9), 1e9 * 0.875 / 120e9, 1e-4);
+  EXPECT_EQ(nccl_half_seconds(NcclGroup{}, 1e9), 0);
+  // An NVSwitch makes an all-reduce faster than two of them; no tree shortens the way through many
+  // hosts.
+  const Topology h200 = find_topology("hgx-h200-8*64@8x400gbe");
+  Network hosts(h200);
+  for (const std::size_t devices : {8, 512}) {
+    const NcclGroup all = nccl_group(hosts, devices);
+    EXPECT_GT(2 * nccl_half_seconds(all, 100e6), nccl_all_reduce_seconds(all, 100e6)) << devices;
+  }
+  EXPECT_GT(nccl_half_seconds(nccl_group(hosts, 512), 1e6), 511e-6);
+}
+
 TEST(NcclModel, LongLatencyCostsInEveryStep) {
   Topology machine = find_topology("titanx-pascal-dual-root-8");
   const auto seconds = [&] {

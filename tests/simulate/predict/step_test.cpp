@@ -148,6 +148,49 @@ TEST(Step, ZeroMovesWhatItsStagesMove) {
             one.breakdown.overlapped_comm + one.breakdown.exposed_comm);
 }
 
+// zero1 keeps the gradients of all micro-batches; the others' are gone after each, and so are the
+// parameters of the third stage.
+TEST(Step, ZeroOfMicroBatchesMovesWhatItDoesNotKeep) {
+  const Topology topology = find_topology("dgx-a100*2@8x200gbe");
+  Network network(topology);
+  const auto gigabytes = [&](Strategy strategy, std::size_t batches, StepOptions options = {}) {
+    options.strategy = strategy;
+    options.num_devices = 16;
+    options.num_accumulated = batches;
+    return predict_step(network, workload(), options).comm_bytes_per_device / (15.0 / 16 * 200e6);
+  };
+  EXPECT_NEAR(gigabytes(Strategy::zero1, 4), 1 + 1, 1e-6);
+  EXPECT_NEAR(gigabytes(Strategy::zero2, 4), 1 + 4, 1e-6);
+  EXPECT_NEAR(gigabytes(Strategy::zero3, 4), 4 * (2 + 1), 1e-6);
+  const StepOptions no_sync{.reduced = StepOptions::Reduced::with_last};
+  EXPECT_NEAR(gigabytes(Strategy::zero2, 4, no_sync), 1 + 1, 1e-6);
+  EXPECT_NEAR(gigabytes(Strategy::zero3, 4, no_sync), 4 * 2 + 1, 1e-6);
+  EXPECT_NEAR(gigabytes(Strategy::zero3, 1, {.gathered_share = 0.5}), 2 * 0.5 + 1, 1e-6);
+
+  StepOptions options{.strategy = Strategy::zero3, .num_devices = 16, .num_accumulated = 4};
+  const PredictedStep each = predict_step(network, workload(), options);
+  options.reduced = StepOptions::Reduced::with_last;
+  const PredictedStep last = predict_step(network, workload(), options);
+  options.num_accumulated = 1;
+  const PredictedStep one = predict_step(network, workload(), options);
+  EXPECT_LT(last.step_seconds, each.step_seconds);
+  EXPECT_NEAR(each.breakdown.comm / one.breakdown.comm, 4, 0.1);
+  EXPECT_NEAR(each.step_seconds / one.step_seconds, 4, 0.1);
+}
+
+TEST(Step, ZeroMaySendBehindItsPasses) {
+  const Topology topology = find_topology("dgx1-v100");
+  Network network(topology);
+  StepOptions options{.strategy = Strategy::zero1, .num_devices = 8};
+  const PredictedStep on = predict_step(network, workload(), options);
+  options.overlap = StepOptions::Overlap::off;
+  const PredictedStep off = predict_step(network, workload(), options);
+  EXPECT_EQ(off.breakdown.overlapped_comm, 0);
+  EXPECT_NEAR(off.breakdown.exposed_comm, off.breakdown.comm, 1e-9);
+  EXPECT_GT(off.step_seconds, on.step_seconds);
+  EXPECT_EQ(off.comm_bytes_per_device, on.comm_bytes_per_device);
+}
+
 PredictedStep predict_parts(std::size_t devices, std::size_t num_micro_batches,
                             const Workload& work) {
   const Topology topology = find_topology("dgx1-v100");
