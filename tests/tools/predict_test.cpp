@@ -150,19 +150,30 @@ TEST_F(Predict, ABandIsTheClasssRecord) {
   write("run.json", run_file(layer("0", 999, 1000)));
   const Outcome outcome =
       run("--workload run.json --topology dgx1-v100 --devices 8 --strategy "
-          "ddp,dp,zero3 --json p.json");
+          "ddp,dp,zero1,zero3 --json p.json");
   expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("NVLink: 68 rows like this one: mean "));
   EXPECT_THAT(outcome.out, HasSubstr("DataParallel: 96 rows like this one: mean "));
-  EXPECT_THAT(outcome.out, HasSubstr("not verified: no published row is like zero3 here"));
+  EXPECT_THAT(outcome.out, HasSubstr("not verified: no published row is like zero1 here"));
+  EXPECT_THAT(outcome.out, HasSubstr("zero3 over NVLink: 2 rows like this one: mean "));
   EXPECT_THAT(outcome.out, HasSubstr("kernels priced by a data sheet: 2 rows"));
   const json rows = read_json(folder_ / "p.json")["rows"];
   for (const json& row : rows) {
-    const bool is_verified = row["mode"] == "ddp" || row["mode"] == "dp";
+    const bool is_verified = row["mode"] != "single" && row["mode"] != "zero1";
     EXPECT_EQ(row.value("band_verified", false), is_verified) << row;
     EXPECT_EQ(row.contains("step_seconds_band"), is_verified || row["devices"] == 1) << row;
   }
   EXPECT_EQ(rows[1]["class"], "NVLink");
+
+  const std::string two_hosts =
+      "--workload run.json --devices 16 --strategy zero1,zero2,zero3 --topology dgx-a100*2@";
+  const Outcome fast = run(two_hosts + "8x200gbe");
+  EXPECT_THAT(fast.out, HasSubstr("zero1 between hosts: 2 rows"));
+  EXPECT_THAT(fast.out, HasSubstr("zero2 between hosts of 1.6 Tb/s: 4 rows"));
+  EXPECT_THAT(fast.out, HasSubstr("zero3 between hosts of 1.6 Tb/s: 36 rows"));
+  const Outcome slow = run(two_hosts + "100gbe");
+  EXPECT_THAT(slow.out, HasSubstr("zero1 between hosts: 2 rows"));
+  EXPECT_THAT(slow.out, HasSubstr("not verified: no published row is like zero3 here"));
 }
 
 TEST_F(Predict, AnEpochIsTheDataSetAndAPredictionIsAWorkloadToo) {
@@ -303,6 +314,31 @@ TEST_F(Predict, HalfTheBytesOfGradientsAreAChange) {
                   rows[1]["comm_bytes_per_device_per_step"].get<double>(),
               0.5, 0.01);
   EXPECT_LT(rows[3]["step_seconds"], rows[1]["step_seconds"]);
+}
+
+// FSDP gathers bf16 parameters and sums float32 gradients; PyTorch's blocks are its units.
+TEST_F(Predict, ParametersMayTravelInFewerBytesThanGradients) {
+  const std::string flags =
+      "--family gpt:12-12-768-1024 --params 130M --step 0.3 --batch-per-gpu 8 --topology dgx-a100 "
+      "--devices 8 --strategy zero3 --json p.json ";
+  expect_success(run(flags + "--what-if parameters=bf16 --trace t.json"));
+  const json file = read_json(folder_ / "p.json");
+  EXPECT_EQ(file["config"]["params"], 130e6);
+  const auto bytes = [](const json& row) {
+    return row["comm_bytes_per_device_per_step"].get<double>();
+  };
+  EXPECT_NEAR(bytes(file["rows"][1]) / (7.0 / 8 * 130e6), 3 * 4, 0.02);
+  EXPECT_NEAR(bytes(file["rows"][3]) / (7.0 / 8 * 130e6), 2 + 2 + 4, 0.02);
+  const json events = read_json(folder_ / "t.json")["traceEvents"];
+  const auto gathers = std::ranges::count_if(events, [](const json& event) {
+    return event.value("name", "") == "all-gather" && event.value("pid", -1) == 0;
+  });
+  EXPECT_EQ(gathers, 2 * (1 + 12 + 1)) << "embedding, blocks, head; forward and backward";
+
+  expect_success(run(flags + "--accumulate 4"));
+  EXPECT_EQ(bytes(read_json(folder_ / "p.json")["rows"][1]), 4 * bytes(file["rows"][1]));
+  expect_success(run(flags + "--accumulate 4 --no-sync"));
+  EXPECT_EQ(bytes(read_json(folder_ / "p.json")["rows"][1]), 3 * bytes(file["rows"][1]));
 }
 
 TEST_F(Predict, ANetsBatchMayBeShared) {

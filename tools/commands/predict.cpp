@@ -58,6 +58,7 @@ struct PredictFlags {
   std::string schedule;  // refused: it is the learning rate's in train
   std::string overlap = "on";
   int accumulate = 1;
+  bool no_sync = false;
   double bucket_mib = 25;
   double first_bucket_mib = 1;
 };
@@ -107,7 +108,10 @@ Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
   Net net;
   if (!flags.model.empty()) net = find_net(flags.model);
   if (!flags.family.empty()) net = find_family(flags.family, read_recompute(flags));
-  if (!flags.params.empty()) net.parameters = parse_count("--params", flags.params);
+  if (!flags.params.empty()) {
+    net.parameters = parse_count("--params", flags.params);
+    if (net.memory) net.memory->parameters = net.parameters;
+  }
   if (!flags.flops.empty()) net.forward_flops = parse_count("--flops", flags.flops);
   if (net.name.empty()) net.name = flags.params + " parameters";
   require(flags.batch_per_gpu.has_value(), ErrorCode::Usage, "--batch-per-gpu",
@@ -151,6 +155,7 @@ PredictionTask read_task(const PredictFlags& flags) {
   task.bucket_mib = flags.bucket_mib;
   task.first_bucket_mib = flags.first_bucket_mib;
   if (flags.overlap == "off") task.overlap = predict::StepOptions::Overlap::off;
+  if (flags.no_sync) task.reduced = predict::StepOptions::Reduced::with_last;
   task.accumulate = require_positive("--accumulate", flags.accumulate);
   for (const std::string& name : flags.strategies) {
     task.strategies.push_back(predict::parse_strategy(name));
@@ -205,11 +210,12 @@ std::string source_of_compute(const PredictionTask& task) {
   }
   if (task.net) {
     return fmt::format(
-        "a guess: {} for a step on one GPU ({}), three times the {:.3g} GFLOP of a "
+        "a guess: {} for a step on one GPU ({}), {} times the {:.3g} GFLOP of a "
         "forward pass at {:.0f} % of {:.1f} TFLOP/s; it may be half or twice that, so measure it "
         "and give --step",
         trace::format_seconds(guessed_step_seconds(*task.net, device)),
-        count_text(task.net->batch_per_gpu, "sample"), task.net->forward_flops / 1e9,
+        count_text(task.net->batch_per_gpu, "sample"),
+        task.net->forward_passes > 3 ? "four" : "three", task.net->forward_flops / 1e9,
         100 * kGuessedEfficiency, peak_flops(device, task.net->precision) / 1e12);
   }
   if (is_measured_on(task.run, device)) {
@@ -273,6 +279,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
   }
   if (flags.overlap != "on") json["overlap"] = flags.overlap;
   if (flags.accumulate != 1) json["accumulate"] = flags.accumulate;
+  if (flags.no_sync) json["no_sync"] = true;
   if (flags.pipeline_schedule != "gpipe") json["pipeline_schedule"] = flags.pipeline_schedule;
   if (flags.micro_batches) json["micro_batches"] = *flags.micro_batches;
   if (!flags.plan.empty()) json["plan"] = flags.plan;
@@ -408,8 +415,8 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
   }
   require(flags.schedule.empty(), ErrorCode::Usage, "--schedule",
           "is the learning rate's; a pipeline's is --pipeline-schedule");
-  require(flags.family.empty() || (flags.model.empty() && flags.params.empty()), ErrorCode::Usage,
-          "--family", "has its own parameters; leave out --model and --params");
+  require(flags.family.empty() || flags.model.empty(), ErrorCode::Usage, "--family",
+          "is a net of its own; leave out --model");
   require(flags.from_trace.empty() ||
               (flags.model.empty() && flags.family.empty() && !flags.step && flags.flops.empty()),
           ErrorCode::Usage, "--from-trace",
@@ -454,7 +461,9 @@ void add_subject_flags(CLI::App& predict, PredictFlags& flags) {
                   known_net_names()),
       "NET");
   add(predict, "--params", flags.params,
-      "instead of --workload: a net of so many parameters, as in 25.6M", "COUNT");
+      "instead of --workload: a net of so many parameters, as in 25.6M; with --family: if they "
+      "aren't the family's",
+      "COUNT");
   add(predict, "--family", flags.family,
       fmt::format("instead of --workload: a net by its sizes, for its memory too: {}",
                   known_family_names()),
@@ -508,7 +517,11 @@ void add_machine_flags(CLI::App& predict, PredictFlags& flags) {
       "off: gradients leave behind the whole backward pass, as some programs do it")
       ->check(one_of({"on", "off"}));
   add(predict, "--accumulate", flags.accumulate,
-      "micro-batches of each device's rows; gradients travel with the last");
+      "micro-batches of each device's rows; gradients travel with the last, for zero2 and zero3 "
+      "with each");
+  predict.add_flag("--no-sync", flags.no_sync,
+                   "zero2 and zero3 reduce gradients with the last micro-batch only, as FSDP does "
+                   "under no_sync()");
   add(predict, "--pipeline-schedule", flags.pipeline_schedule,
       "the order of a pipeline's passes; interleaved has two chunks on each stage")
       ->check(one_of({"gpipe", "1f1b", "interleaved"}));
@@ -521,8 +534,8 @@ void add_machine_flags(CLI::App& predict, PredictFlags& flags) {
   add(predict, "--bucket-mib", flags.bucket_mib, "size of ddp's gradient buckets in MiB");
   add(predict, "--first-bucket-mib", flags.first_bucket_mib, "size of the first bucket in MiB");
   add(predict, "--what-if", flags.what_if,
-      "predict a change too: bucket_mib=1,25,100, bandwidth=2x, batch=64,256, peer_access=on or "
-      "gradients=bf16",
+      "predict a change too: bucket_mib=1,25,100, bandwidth=2x, batch=64,256, peer_access=on, "
+      "gradients=bf16, or parameters=bf16 for those that ZeRO gathers",
       "CHANGE")
       ->default_str("");
 }
@@ -535,21 +548,24 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
   add(predict, "--html", flags.html_path,
       "write a page here: speed-up with its band, and memory as stacked bars", "FILE");
   add(predict, "--json", flags.json_path, "write the rows here (-: standard output)", "FILE");
-  for (const char* const name : {"--precision", "--strategy", "--overlap", "--accumulate",
-                                 "--pipeline-schedule", "--micro-batches", "--plan", "--bucket-mib",
-                                 "--first-bucket-mib", "--what-if", "--trace", "--html"}) {
+  for (const char* const name :
+       {"--precision", "--strategy", "--overlap", "--accumulate", "--no-sync",
+        "--pipeline-schedule", "--micro-batches", "--plan", "--bucket-mib", "--first-bucket-mib",
+        "--what-if", "--trace", "--html"}) {
     predict.get_option(name)->excludes(predict.get_option("--all-reduce"));
   }
-  group_flags(predict, {{"Most used",
-                         {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
-                          "--topology", "--devices", "--strategy", "--what-if", "--json"}},
-                        {"What to predict",
-                         {"--rows", "--find", "--how", "--from-trace", "--family", "--all-reduce",
-                          "--flops", "--precision", "--recompute", "--optimizer"}},
-                        {"How the devices share the work",
-                         {"--accumulate", "--overlap", "--pipeline-schedule", "--micro-batches"}},
-                        {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
-                        {"What to write", {"--trace", "--html"}}});
+  group_flags(
+      predict,
+      {{"Most used",
+        {"--workload", "--model", "--params", "--batch-per-gpu", "--step", "--topology",
+         "--devices", "--strategy", "--what-if", "--json"}},
+       {"What to predict",
+        {"--rows", "--find", "--how", "--from-trace", "--family", "--all-reduce", "--flops",
+         "--precision", "--recompute", "--optimizer"}},
+       {"How the devices share the work",
+        {"--accumulate", "--no-sync", "--overlap", "--pipeline-schedule", "--micro-batches"}},
+       {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
+       {"What to write", {"--trace", "--html"}}});
 }
 
 }  // namespace

@@ -118,8 +118,11 @@ Net find_family(const std::string& text, Recompute recompute) {
   require(shape.has_value(), ErrorCode::Usage, "--family",
           "'{}' needs layers, heads, channels and tokens, as in {}:32-32-4096-4096", shown(text),
           kind);
-  if (kind == "bert") return bert(text, *shape, recompute);
-  return kind == "gpt" ? gpt(text, *shape, recompute) : llama(text, *shape, recompute);
+  Net net = kind == "bert"  ? bert(text, *shape, recompute)
+            : kind == "gpt" ? gpt(text, *shape, recompute)
+                            : llama(text, *shape, recompute);
+  if (recompute == Recompute::full) ++net.forward_passes;
+  return net;
 }
 
 }  // namespace lockstep::tools

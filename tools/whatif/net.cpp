@@ -169,7 +169,8 @@ std::vector<LayerShape> transformer_shapes(int blocks, double width, double cont
   std::vector<LayerShape> layers{
       {"embedding", (vocabulary + context) * width, 0, 0, tokens_channels}};
   for (int i = 0; i < blocks; ++i) {
-    const std::string block = "block" + std::to_string(i);
+    const std::string block =
+        "block." + std::to_string(i);  // ZeRO gathers a block's layers together
     layers.push_back({block + ".qkv", 3 * square, 3 * width, 3 * square + 2 * context * width});
     layers.push_back({block + ".projection", square, width, square});
     layers.push_back({block + ".up", 4 * square, 4 * width, 4 * square});
@@ -214,7 +215,7 @@ double peak_flops(const predict::DeviceProfile& device, Precision precision) {
 }
 
 double guessed_step_seconds(const Net& net, const predict::DeviceProfile& device) {
-  return 3 * net.forward_flops * static_cast<double>(net.batch_per_gpu) /
+  return net.forward_passes * net.forward_flops * static_cast<double>(net.batch_per_gpu) /
              (kGuessedEfficiency * peak_flops(device, net.precision)) +
          optimizer_seconds(net, device);
 }
@@ -243,9 +244,10 @@ predict::Workload net_workload(const Net& net, const predict::DeviceProfile& dev
     return std::max<std::size_t>(4, static_cast<std::size_t>(count * scale) / 4 * 4);
   };
   for (const LayerShape& shape : shapes) {
+    const double forward = compute * shape.work / work / net.forward_passes;
     predict::LayerWork layer{shape.name,
-                             compute * shape.work / work / 3,
-                             2 * compute * shape.work / work / 3,
+                             forward,
+                             (net.forward_passes - 1) * forward,
                              {bytes(shape.weights), bytes(shape.biases)}};
     // A convolution with batch normalisation has a scale as well as a shift.
     if (shapes.size() > 20) layer.tensor_bytes.push_back(bytes(shape.biases));

@@ -28,6 +28,7 @@ struct Net {
   double parameters = 0;     // trained; each has a float32 gradient
   double forward_flops = 0;  // for one sample, with a multiply-add counted as two; 0: unknown
   std::vector<LayerShape> shapes = {};  // empty: unknown
+  double forward_passes = 3;  // that a step takes as long as; 4 if backward computes one again
   std::size_t batch_per_gpu = 1;
   std::optional<double> step_seconds = {};        // for that batch on one GPU; empty: guessed
   Precision precision = Precision::fp32;          // of the guess, and of what is kept in memory
@@ -52,8 +53,8 @@ std::string known_net_names();
 // The data sheet's peak without sparsity. Throws Error{Usage} if the table lacks the device.
 double peak_flops(const predict::DeviceProfile& device, Precision precision);
 
-// Guesses a step: a third forward and two thirds backward at 30 % of the peak, and the optimizer's
-// memory traffic. REQUIRES: forward_flops are known.
+// Guesses a step: forward_passes at 30 % of the peak, and the optimizer's memory traffic. REQUIRES:
+// forward_flops are known.
 inline constexpr double kGuessedEfficiency = 0.3;  // assumed: docs/prediction.md
 double guessed_step_seconds(const Net& net, const predict::DeviceProfile& device);
 

@@ -94,6 +94,7 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.num_devices = devices;
   options.own_plan = task.own_plan;
   options.overlap = task.overlap;
+  options.reduced = task.reduced;
   const double bucket = change.bucket_mib > 0 ? change.bucket_mib : task.bucket_mib;
   options.bucket_byte_limits = {
       static_cast<std::size_t>(std::min(task.first_bucket_mib, bucket) * kMebibyte),
@@ -109,6 +110,9 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.num_accumulated = std::min(task.accumulate, batch);  // one device, as without the change
   const double rows =
       static_cast<double>(batch) / static_cast<double>(shares * options.num_accumulated);
+  if (change.parameter_size > 0) {
+    options.gathered_share = static_cast<double>(change.parameter_size) / sizeof(float);
+  }
   if (task.net) {
     options.gradients = predict::StepOptions::Gradients::copied;  // PyTorch's default
   }
@@ -150,6 +154,10 @@ bool set_change(const std::string& name, std::string text, WhatIf& change) {
     change.gradient_size = text == "bf16" ? 2 : 4;
     return text == "bf16" || text == "fp32";
   }
+  if (name == "parameters") {
+    change.parameter_size = text == "bf16" ? 2 : 4;
+    return text == "bf16" || text == "fp32";
+  }
   if (name == "bandwidth" && text.ends_with("x")) text.pop_back();
   double value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -165,11 +173,12 @@ bool set_change(const std::string& name, std::string text, WhatIf& change) {
 std::vector<WhatIf> parse_what_if(const std::string& word) {
   const std::size_t equals = word.find('=');
   const std::string name = word.substr(0, equals);
-  constexpr std::array kNames = {"bucket_mib", "bandwidth", "batch", "peer_access", "gradients"};
+  constexpr std::array kNames = {"bucket_mib",  "bandwidth", "batch",
+                                 "peer_access", "gradients", "parameters"};
   require(std::ranges::find(kNames, name) != kNames.end() && equals != std::string::npos,
           ErrorCode::Usage, "--what-if",
-          "expected bucket_mib=1,25,100, bandwidth=2x, batch=64,256, peer_access=on or "
-          "gradients=bf16, found '{}'",
+          "expected bucket_mib=1,25,100, bandwidth=2x, batch=64,256, peer_access=on, "
+          "gradients=bf16 or parameters=bf16, found '{}'",
           shown(word));
   std::vector<WhatIf> changes;
   for (std::size_t begin = equals + 1; begin <= word.size();) {
@@ -222,8 +231,8 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
       std::ranges::any_of(changes, [](const WhatIf& change) { return change.batch > 0; });
   for (const std::size_t devices : task.devices) {
     for (const Strategy strategy : task.strategies) {
-      const bool accumulates = strategy != Strategy::data_parallel && strategy != Strategy::zero2 &&
-                               strategy != Strategy::zero3 && strategy != Strategy::pipeline;
+      const bool accumulates =
+          strategy != Strategy::data_parallel && strategy != Strategy::pipeline;
       require(task.accumulate == 1 || accumulates, ErrorCode::Usage, "--accumulate",
               "{} communicates in every pass; use ddp", predict::to_string(strategy));
       require(!predict::is_of_one_process(strategy) || devices <= topology.gpus_per_host(),

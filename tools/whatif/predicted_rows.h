@@ -25,11 +25,12 @@ struct WhatIf {
   double bandwidth = 0;   // factor for all links, and for the way through host memory
   std::size_t batch = 0;  // over all devices
   std::optional<predict::PeerAccess> peer_access = {};
-  std::size_t gradient_size = 0;  // bytes of a gradient on its way: 4, or 2 for bf16
+  std::size_t gradient_size = 0;   // bytes of a gradient on its way: 4, or 2 for bf16
+  std::size_t parameter_size = 0;  // of a parameter that ZeRO gathers; 0: as its gradient
 };
 
-// Parses "bucket_mib=1,25,100", "bandwidth=2x", "batch=64,256", "peer_access=on" or
-// "gradients=bf16": one change per value.
+// Parses "bucket_mib=1,25,100", "bandwidth=2x", "batch=64,256", "peer_access=on", "gradients=bf16"
+// or "parameters=bf16": one change per value.
 // Throws Error{Usage} that names the word.
 std::vector<WhatIf> parse_what_if(const std::string& word);
 
@@ -63,6 +64,7 @@ struct PredictionTask {
   std::optional<plan::AllReducePlan> own_plan = {};
   predict::StepOptions::Overlap overlap = predict::StepOptions::Overlap::on;
   std::size_t accumulate = 1;  // micro-batches that each device's rows are cut into
+  predict::StepOptions::Reduced reduced = predict::StepOptions::Reduced::with_each;
   // For a pipeline; without a number of micro-batches, four times the stages.
   plan::PipelineSchedule schedule = plan::PipelineSchedule::gpipe;
   std::optional<std::size_t> micro_batches = {};

@@ -31,7 +31,8 @@ enum class Way { nvlink, pcie, host_memory, network, cpu_memory };
 Way way_of(predict::Network& network, std::size_t num_devices);
 
 // The class of a step on the first devices. Empty where no published row is like it: other
-// strategies than those of published tables, links of the CPU's memory.
+// strategies than those of published tables, links of the CPU's memory, zero2 and zero3 over slower
+// networks than theirs.
 std::optional<Record> record_of(predict::Network& network, predict::Strategy strategy,
                                 std::size_t num_devices);
 
