@@ -6,8 +6,10 @@
   TABLE      CSV. Scaling: set, hardware, interconnect, model, strategy, batch_per_gpu, gpus, value, unit; a row of
              several GPUs is predicted from its set's row of one GPU alone; a column `counted` says yes, or why
              the record leaves a row out, and a column `flags` has what else `lockstep predict` is told of the
-             method. All-reduces: hardware, interconnect, algorithm, gpus, bytes, value, unit; every other row of a
-             hardware is fitted, the rows between predicted
+             method. Where no net fits on one GPU, rows of several that `counted` marks as `start` take the place of
+             the row of one: the prediction starts from the step by which it is exact for them. All-reduces: hardware,
+             interconnect, algorithm, gpus, bytes, value, unit; every other row of a hardware is fitted, the rows
+             between predicted
   MODELS     CSV of the nets of a scaling table: model, parameters, gradient_MB, forward_GFLOP_per_sample
   --json     writes the rows, too; '-' is standard output, and the table then goes to standard error
   --program  the program (default: build/release/bin/lockstep, else the one in PATH)
@@ -49,10 +51,18 @@ STRATEGIES = {
     **dict.fromkeys(
         ["distributeddataparallel", "distributed_data_parallel", "horovod", "nccl", "allreduce",
          "distributed_replicated"], "ddp"),
+    "shard_grad_op": "zero2",  # of PyTorch's FSDP
+    **dict.fromkeys(["full_shard", "fsdp", "fsdp2"], "zero3"),
 }  # fmt: skip
 # Nets whose layers the program knows under this name.
 KNOWN_SHAPES = {"vgg": "vgg16", **{name: name for name in
                 ("alexnet", "vgg16", "lenet", "bert-base", "bert-large", "gpt2", "gpt2-medium")}}  # fmt: skip
+KNOWN_FAMILIES = {
+    "mpt-125m": "gpt:12-12-768-2048", "mpt-350m": "gpt:24-16-1024-2048", "mpt-760m": "gpt:24-12-1536-2048",
+    "mpt-1b": "gpt:24-16-2048-2048", "mpt-3b": "gpt:32-20-2560-2048", "mpt-7b": "gpt:32-32-4096-2048",
+    "mpt-13b": "gpt:40-40-5120-2048", "mpt-30b": "gpt:48-56-7168-2048", "mpt-70b": "gpt:80-64-8192-2048",
+    "llama3-8b": "llama:32-32-4096-8192", "llama3-8b-4096": "llama:32-32-4096-4096",
+}  # fmt: skip
 # The kind and unit of a value: samples a second, seconds of a step or of epochs, or of some whole work.
 UNITS = {
     "images_per_second": ("rate", 1),
@@ -157,11 +167,16 @@ def read_scaling_row(table, index):
     epochs = re.fullmatch(r"seconds_per_([1-9]\d*)_epochs", cells["unit"])
     if not epochs and cells["unit"] not in UNITS:
         table.fail(index, f"unit '{cells['unit']}' is not one of {', '.join(UNITS)}, seconds_per_N_epochs")
+    flags = shlex.split(cells.get("flags", ""))
+    parts = int(flags[flags.index("--accumulate") + 1]) if "--accumulate" in flags else 1
+    batch = table.whole(index, "batch_per_gpu", missing=0)
     read = {
         "index": index,
+        "method": flags,
+        "micro_batch": batch / parts,
         "gpus": table.whole(index, "gpus", most=1024),
         "value": table.number(index, "value"),
-        "batch": table.whole(index, "batch_per_gpu", missing=0),
+        "batch": batch,
         "ours": STRATEGIES.get(name, name),
         "counts": ("epochs", int(epochs[1])) if epochs else UNITS[cells["unit"]],
     }
@@ -182,9 +197,14 @@ def read_models(path):
     return models
 
 
+def starts_set(row):
+    return getattr(row, "counted", "") == "start"
+
+
 def single_row(table, row, rows):
     """The row of one GPU that the prediction starts from: with the same batch on each GPU, else the same over all of
-    them, else the nearest; then of the same strategy, or called single; then of the same machine."""
+    them, else the nearest; then of the same strategy, or called single; then of the same machine. Without one, a row of
+    several GPUs that is marked as a start, with the same micro-batch and strategy."""
 
     def rank(other):
         if other.batch == row.batch or not (other.batch and row.batch):
@@ -198,6 +218,10 @@ def single_row(table, row, rows):
         return other.set, other.model, other.unit, split_count(other.hardware)[0]
 
     bases = sorted((other for other in rows if other.gpus == 1 and machine(other) == machine(row)), key=rank)
+    for other in rows:
+        same = machine(other) == machine(row) and other.strategy == row.strategy
+        if starts_set(other) and same and other.micro_batch == row.micro_batch and other.gpus < row.gpus:
+            bases.append(other)
     if not bases:
         table.fail(row.index, f"set '{row.set}' has no 1-device row of '{row.model}' on '{row.hardware}' in "
                               f"{row.unit}, which the prediction starts from")
@@ -209,9 +233,45 @@ def single_row(table, row, rows):
     return bases[0]
 
 
+def ask_for_step(row, batch, step, net, program, folder, method, gpus=None):
+    """What the program says of the row's machine and net, given the step on one GPU with the batch; and the machine's
+    name."""
+    parameters, flops = net
+    sizes = re.match(r"mlp\D*(\d+(?:-\d+)+)", row.model)
+    known = f"mlp:{sizes[1]}" if sizes else KNOWN_SHAPES.get(row.model)
+    family = KNOWN_FAMILIES.get(row.model)
+    shape = ["--model", known] if known else ["--family", family] if family else []
+    topology, name = find_hardware(row.hardware, row.interconnect, row.gpus, folder)
+    file = program.predict(
+        "--topology", topology, "--devices", str(gpus or row.gpus), "--strategy", row.ours, "--params",
+        repr(parameters), "--flops", repr(flops), *shape, "--batch-per-gpu", str(batch),
+        *(["--step", repr(step)] if step else []), *method)  # fmt: skip
+    return file, name
+
+
+def computing_step(start, batch, measured, net, program, folder):
+    """The step on one GPU, with the batch, by which the start row's is predicted as it was measured."""
+    step = measured
+    for _ in range(30):
+        file, _ = ask_for_step(start, start.batch, step, net, program, folder, start.method)
+        excess = file["rows"][-1]["step_seconds"] - measured
+        if abs(excess) < 1e-7 * measured:
+            break
+        step -= excess  # more computation makes the step longer by nearly as much
+        if step <= 0:
+            raise ValueError(f"the messages of {start.gpus} GPUs alone take longer than their step")
+    else:
+        raise ValueError(f"no step on one GPU makes the row of {start.gpus} GPUs as long as it is")
+    if batch == start.batch:
+        return step
+    other = ["--what-if", f"batch={batch}"]
+    file, _ = ask_for_step(start, start.batch, step, net, program, folder, other, gpus=1)
+    return file["rows"][-1]["step_seconds"]
+
+
 def predict_scaling_row(table, row, single, net, program, folder):
     """(row of the JSON file, whether it is right about "faster or slower than one GPU")."""
-    parameters, flops = net
+    _, flops = net
     kind, scale = row.counts
     samples = 1_281_167 if flops >= 1e8 else 60_000  # of an epoch: ImageNet's, MNIST's
     first_batch = single.batch or ASSUMED_BATCH
@@ -220,18 +280,15 @@ def predict_scaling_row(table, row, single, net, program, folder):
     def step_of(value, rows):
         return {"rate": rows / value, "step": value * scale, "epochs": value / scale * rows / samples}[kind]
 
-    step = ["--step", repr(step_of(single.value, first_batch))] if kind != "total" else []  # else guessed
-    method = shlex.split(getattr(row, "flags", ""))
-    if batch != first_batch * row.gpus:
-        method += ["--what-if", f"batch={batch}"]
-    sizes = re.match(r"mlp\D*(\d+(?:-\d+)+)", row.model)
-    known = f"mlp:{sizes[1]}" if sizes else KNOWN_SHAPES.get(row.model)
     try:
-        topology, name = find_hardware(row.hardware, row.interconnect, row.gpus, folder)
-        file = program.predict(
-            "--topology", topology, "--devices", str(row.gpus), "--strategy", row.ours, "--params", repr(parameters),
-            "--flops", repr(flops), *(["--model", known] if known else []), "--batch-per-gpu", str(first_batch), *step,
-            *method)  # fmt: skip
+        if single.gpus > 1:
+            measured = step_of(single.value, first_batch * single.gpus)
+            first_batch = row.batch
+            step = computing_step(single, first_batch, measured, net, program, folder)
+        else:
+            step = step_of(single.value, first_batch) if kind != "total" else None  # else guessed
+        other = ["--what-if", f"batch={batch}"] if batch != first_batch * row.gpus else []
+        file, name = ask_for_step(row, first_batch, step, net, program, folder, row.method + other)
     except (UnknownHardware, ValueError) as error:
         table.fail(row.index, str(error))
     if file["rows"][-1]["devices"] != row.gpus:
@@ -261,7 +318,7 @@ def predict_scaling(table, models, program, folder):
             close = difflib.get_close_matches(row.model, models, 1)
             hint = f"; did you mean '{close[0]}'?" if close else ""
             table.fail(row.index, f"model '{row.model}' is not in MODELS{hint}")
-        if row.gpus > 1:
+        if row.gpus > 1 and not starts_set(row):
             single = single_row(table, row, rows)
             predictions.append(predict_scaling_row(table, row, single, models[row.model], program, folder))
     return predictions

@@ -107,16 +107,23 @@ class Published(Script):
         file, out = self.published("blind_modes.csv")
         self.assertEqual(len(file["rows"]), 100)
         self.assert_on_page(out)
+        file, out = self.published("blind_shards.csv")
+        self.assertEqual(len(file["rows"]), 48)
+        self.assert_on_page(out)
 
     def test_answers_name_their_classs_record(self):
         rows = []
-        for table in ("scaling.csv", "pcie.csv", "blind.csv", "blind_modes.csv"):
+        for table in ("scaling.csv", "pcie.csv", "blind.csv", "blind_modes.csv", "blind_shards.csv"):
             rows += self.published(table)[0]["rows"]
         machines = {"NVLink": "dgx1-v100", "PCIe with peer access": "titanx-maxwell-dual-root-8",
                     "through host memory": "rtx4090-pcie4-8", "between hosts": "dgx1-v100*2@100gbe",
                     "sums on the host": "k80-p2-16x --strategy cpu_parameter_server",
                     "DataParallel": "dgx1-v100 --strategy dp",
-                    "pipelines over NVLink": "dgx1-v100 --strategy pipeline"}
+                    "pipelines over NVLink": "dgx1-v100 --strategy pipeline",
+                    "zero1 between hosts": "dgx1-v100*2@100gbe --strategy zero1",
+                    "zero2 between hosts of 1.6 Tb/s": "dgx-a100*2@8x200gbe --strategy zero2",
+                    "zero3 between hosts of 1.6 Tb/s": "dgx-a100*2@8x200gbe --strategy zero3",
+                    "zero3 over NVLink": "dgx1-v100 --strategy zero3"}
         self.assertEqual({row["class"] for row in rows}, set(machines))
         for name, machine in machines.items():
             own = [row for row in rows if row["class"] == name and row["counted"] == "yes"]
@@ -173,6 +180,46 @@ class Bases(Script):
         row = "A,V100,{},vgg,ddp,32,{},{},seconds_per_iteration\n"
         slow, fast, measured = row.format("PCIe3", 1, 0.2), row.format("NVLink2", 1, 0.1), row.format("NVLink2", 4, 0.1)
         self.assertEqual(self.first_error(slow + fast + measured), self.first_error(fast + measured))
+
+
+class Starts(Script):
+    """Rows of several devices that predictions start from, where no table has one device."""
+
+    HEAD = SCALING.replace("batch_per_gpu", "flags,batch_per_gpu").replace("unit", "unit,counted")
+    ROW = "A,A100 HGX,NVSwitch + 8x200GbE,resnet50,fsdp,{},{},{},{},samples_per_second,{}\n"
+
+    def start(self, *rows):
+        self.write("t.csv", self.HEAD + "".join(self.ROW.format(*row) for row in rows))
+        return self.predict("t.csv", "m.csv")[0]["rows"]
+
+    def test_the_start_is_exact_and_is_no_row(self):
+        [row] = self.start(("", 64, 8, 3000, "start"), ("", 64, 16, 5500, "yes"))
+        self.assertEqual(row["gpus"], 16)
+        self.assertLess(row["predicted"], 6000)
+        same = self.start(("", 64, 8, 3000, "start"), ("", 64, 16, row["predicted"], "yes"))
+        self.assertEqual(same[0]["error"], 0)
+        back = self.start(("", 64, 16, row["predicted"], "start"), ("", 64, 32, 10000, "yes"))
+        two = self.start(("", 64, 8, 3000, "start"), ("", 64, 32, 10000, "yes"))
+        self.assertAlmostEqual(back[0]["predicted"] / two[0]["predicted"], 1, 5)
+
+    def test_a_start_of_several_micro_batches_has_the_same_one(self):
+        [row] = self.start(("--accumulate 4", 256, 8, 3000, "start"), ("", 64, 16, 5500, "yes"),
+                           ("", 48, 8, 2000, "start"))
+        self.assertGreater(row["predicted"], 5000)
+        self.assertLess(row["predicted"], 6000)
+
+    def test_a_row_without_its_start_is_named(self):
+        for rows in ((("", 64, 16, 5500, "yes"),), (("", 32, 8, 3000, "start"), ("", 64, 16, 5500, "yes"))):
+            self.write("t.csv", self.HEAD + "".join(self.ROW.format(*row) for row in rows))
+            done = self.run_script("t.csv", "m.csv")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("no 1-device row", done.stderr)
+
+    def test_messages_longer_than_the_step_are_refused(self):
+        self.write("t.csv", self.HEAD + self.ROW.format("", 64, 8, 1e9, "start") + self.ROW.format("", 64, 16, 1, "yes"))
+        done = self.run_script("t.csv", "m.csv")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+        self.assertIn("the messages of 8 GPUs alone take longer", done.stderr)
 
 
 class Rows(Script):
