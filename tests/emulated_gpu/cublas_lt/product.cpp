@@ -1,22 +1,12 @@
 // The arithmetic of a product.
-#include "tests/emulated_gpu/cublas_lt/problem.h"
-
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <vector>
+
+#include "tests/emulated_gpu/cublas_lt/problem.h"
+#include "tests/emulated_gpu/rounding.h"
 
 namespace emulated_gpu::cublas_lt {
 namespace {
-
-// Keeps this many of the 23 bits behind the point, rounded to nearest even.
-float round_to_bits(float value, unsigned bits) {
-  if (std::isnan(value)) return value;
-  const unsigned dropped = 23 - bits;
-  std::uint32_t word = std::bit_cast<std::uint32_t>(value);
-  word += (1u << (dropped - 1)) - 1 + (word >> dropped & 1u);
-  return std::bit_cast<float>(word >> dropped << dropped);
-}
 
 // An operand's element, rounded as for a tensor core.
 template <typename T>
@@ -35,8 +25,7 @@ T operand(T value, std::int32_t compute_type) {
 template <typename T>
 T element(const Layout& layout, const void* x, std::size_t index) {
   if (layout.type != CUDA_R_16BF) return static_cast<const T*>(x)[index];
-  const std::uint32_t upper = static_cast<const std::uint16_t*>(x)[index];
-  return std::bit_cast<float>(upper << 16);
+  return from_bfloat16(static_cast<const std::uint16_t*>(x)[index]);
 }
 
 template <typename T>
@@ -45,9 +34,7 @@ void put(const Layout& layout, void* x, std::size_t index, T value) {
     static_cast<T*>(x)[index] = value;
     return;
   }
-  const float rounded = round_to_bits(static_cast<float>(value), 7);
-  static_cast<std::uint16_t*>(x)[index] =
-      static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(rounded) >> 16);
+  static_cast<std::uint16_t*>(x)[index] = to_bfloat16(static_cast<float>(value));
 }
 
 // op(X) of one matrix of a batch, column-major and packed: [rows, cols].
