@@ -6,4 +6,8 @@ Backend* cuda_backend() {
   return nullptr;
 }
 
+std::string cuda_convolutions() {
+  return {};
+}
+
 }  // namespace lockstep::kernels

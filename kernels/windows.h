@@ -1,6 +1,7 @@
 // The windows that slide over images: the geometry of convolutions and poolings.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 
 namespace lockstep::kernels {
@@ -22,6 +23,7 @@ struct Windows {
   std::size_t stride = 1;
   std::size_t padding = 0;
 
+  auto operator<=>(const Windows&) const = default;
   std::size_t out_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   std::size_t out_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
   std::size_t rows_per_image() const { return out_height() * out_width(); }

@@ -2,9 +2,10 @@
 //
 // kernels/backend.h says what each method does; one source file per family. Rules of this folder:
 //   Order:    a method only enqueues kernels on the stream; it does not wait, read back or
-//             allocate, so that every method can be captured in a CUDA graph. There are two
-//             exceptions: a stream's first reduction reserves memory (launch.h), and a new matrix
-//             product is timed (product.h). So a step runs once before it is captured.
+//             allocate, so that every method can be captured in a CUDA graph. There are three
+//             exceptions: a stream's first reduction reserves memory (launch.h), a new matrix
+//             product is timed (product.h), and cuDNN is asked for the algorithm of a new
+//             convolution (cudnn_convolution.h). So a step runs once before it is captured.
 //   Results:  depend only on shapes and values: sums are cut by size and added in a fixed order,
 //             never by atomic additions.
 //   Faults:   an index or label outside its range is written to the stream's DeviceFault, and the

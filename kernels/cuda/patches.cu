@@ -1,10 +1,11 @@
 // Patches of images, their transpose, and convolutions: cuBLASLt's products over the patches of as
-// many images at a time as the scratch memory holds. fold_patches gathers, so it needs no atomic
-// additions and gives the same bits in every run.
+// many images at a time as the scratch memory holds, unless cuDNN convolves (cudnn_convolution.h).
+// fold_patches gathers, so it needs no atomic additions and gives the same bits in every run.
 #include <algorithm>
 #include <bit>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cudnn_convolution.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/geometry.cuh"
@@ -150,6 +151,7 @@ void CudaBackend::conv_forward(Stream& stream, const ConvForward& call) {
                           {matrix_view(call.x.data, call.x.dtype, call.y.rows, call.windows.cols()),
                            call.weight, call.bias, call.activation, call.y, call.preactivation});
   }
+  if (convolve_by_cudnn(stream, call)) return;
   for_slices(call.windows, [&](const Windows& slice, std::size_t first) {
     const std::size_t row = first * slice.rows_per_image();
     const MatrixView rows = scratch_of(slice, call.scratch);
@@ -173,6 +175,7 @@ void CudaBackend::conv_backward(Stream& stream, const ConvBackward& call) {
   }
   const ConstMatrixView nothing = matrix_view(call.x.data, call.x.dtype, call.grad_z.rows, 0);
   linear_backward(stream, {nothing, call.weight, call.grad_z, {}, {}, call.grad_bias});
+  if (convolve_by_cudnn(stream, call)) return;
   if (w.images == 0 && call.grad_weight.data) zero_matrix(stream, call.grad_weight);
   for_slices(w, [&](const Windows& slice, std::size_t first) {
     const MatrixView rows = scratch_of(slice, call.scratch);

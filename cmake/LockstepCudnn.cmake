@@ -1,0 +1,56 @@
+# Decides whether this build can convolve by cuDNN: sets LOCKSTEP_HAVE_CUDNN to ON or OFF, LOCKSTEP_CUDNN_INCLUDE, and
+# LOCKSTEP_CUDNN_FILE, the library if it is here, else empty.
+#
+# Only the headers of cuDNN 9 are needed: the library is loaded when a program convolves. LOCKSTEP_CUDNN=OFF never
+# looks; AUTO takes cuDNN where its header is found in a build with CUDA; a folder with include and lib, such as
+# nvidia/cudnn of pip's packages, is taken, or stops without it. The emulated GPU has a cuDNN, and a header, of its own.
+
+set(LOCKSTEP_HAVE_CUDNN OFF)
+set(LOCKSTEP_CUDNN_FILE "")
+if(LOCKSTEP_CUDNN STREQUAL "OFF")
+  return()
+endif()
+
+set(cudnn_problem "")
+if(NOT LOCKSTEP_HAVE_CUDA)
+  set(cudnn_problem "it needs CUDA, which this build does not have")
+else()
+  set(LOCKSTEP_CUDNN_INCLUDE LOCKSTEP_CUDNN_INCLUDE-NOTFOUND)
+  if(LOCKSTEP_CUDNN STREQUAL "AUTO")
+    find_path(LOCKSTEP_CUDNN_INCLUDE cudnn.h NO_CACHE HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDA_HOME
+      PATHS /usr/local/cuda PATH_SUFFIXES include)
+    find_file(LOCKSTEP_CUDNN_FILE libcudnn.so.9 NO_CACHE HINTS ENV CUDA_HOME
+      PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib NO_DEFAULT_PATH)
+  else()
+    find_path(LOCKSTEP_CUDNN_INCLUDE cudnn.h NO_CACHE PATHS ${LOCKSTEP_CUDNN}/include NO_DEFAULT_PATH)
+    find_file(LOCKSTEP_CUDNN_FILE libcudnn.so.9 NO_CACHE PATHS ${LOCKSTEP_CUDNN}/lib NO_DEFAULT_PATH)
+  endif()
+  if(NOT LOCKSTEP_CUDNN_FILE)
+    set(LOCKSTEP_CUDNN_FILE "")
+  endif()
+  if(NOT LOCKSTEP_CUDNN_INCLUDE AND LOCKSTEP_CUDA STREQUAL "EMULATED")
+    set(LOCKSTEP_CUDNN_INCLUDE ${PROJECT_SOURCE_DIR}/tests/emulated_gpu/cudnn/include)
+  endif()
+  if(NOT LOCKSTEP_CUDNN_INCLUDE)
+    set(cudnn_problem "cudnn.h was not found (LOCKSTEP_CUDNN names a folder, such as nvidia/cudnn of pip's packages)")
+  else()
+    file(GLOB headers ${LOCKSTEP_CUDNN_INCLUDE}/cudnn.h ${LOCKSTEP_CUDNN_INCLUDE}/cudnn_version.h)
+    set(cudnn_major "")
+    foreach(header ${headers})
+      file(STRINGS ${header} line REGEX "^#define CUDNN_MAJOR +[0-9]+")
+      string(REGEX REPLACE "[^0-9]" "" line "${line}")
+      string(APPEND cudnn_major "${line}")
+    endforeach()
+    if(NOT cudnn_major STREQUAL "9")
+      set(cudnn_problem "${LOCKSTEP_CUDNN_INCLUDE}/cudnn.h is of version ${cudnn_major}, and 9 is needed")
+    endif()
+  endif()
+endif()
+if(NOT cudnn_problem)
+  set(LOCKSTEP_HAVE_CUDNN ON)
+  message(STATUS "cuDNN: header in ${LOCKSTEP_CUDNN_INCLUDE}")
+elseif(NOT LOCKSTEP_CUDNN STREQUAL "AUTO")
+  message(FATAL_ERROR "LOCKSTEP_CUDNN=${LOCKSTEP_CUDNN}, but ${cudnn_problem}")
+else()
+  message(STATUS "cuDNN: off, ${cudnn_problem}")
+endif()

@@ -1,0 +1,39 @@
+// cuDNN's functions, loaded when the first convolution asks for them, so that programs start and do
+// everything else on a machine without cuDNN.
+#pragma once
+
+#include <cudnn.h>
+
+#include <string>
+
+namespace lockstep::kernels::cuda {
+
+// clang-format off
+#define LOCKSTEP_CUDNN_FUNCTIONS(DO) \
+  DO(cudnnGetErrorString) DO(cudnnCreate) DO(cudnnDestroy) DO(cudnnSetStream) \
+  DO(cudnnCreateTensorDescriptor) DO(cudnnSetTensor4dDescriptor) DO(cudnnDestroyTensorDescriptor) \
+  DO(cudnnCreateFilterDescriptor) DO(cudnnSetFilter4dDescriptor) DO(cudnnDestroyFilterDescriptor) \
+  DO(cudnnCreateConvolutionDescriptor) DO(cudnnSetConvolution2dDescriptor) \
+  DO(cudnnSetConvolutionMathType) DO(cudnnDestroyConvolutionDescriptor) \
+  DO(cudnnGetConvolutionForwardAlgorithm_v7) DO(cudnnGetConvolutionForwardWorkspaceSize) \
+  DO(cudnnGetConvolutionBackwardDataAlgorithm_v7) \
+  DO(cudnnGetConvolutionBackwardDataWorkspaceSize) \
+  DO(cudnnGetConvolutionBackwardFilterAlgorithm_v7) \
+  DO(cudnnGetConvolutionBackwardFilterWorkspaceSize) \
+  DO(cudnnConvolutionForward) DO(cudnnConvolutionBackwardData) DO(cudnnConvolutionBackwardFilter)
+// clang-format on
+
+struct CudnnLibrary {
+  decltype(&::cudnnGetProperty) cudnnGetProperty = nullptr;  // which every version has
+#define LOCKSTEP_DECLARE(name) decltype(&::name) name = nullptr;
+  LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_DECLARE)
+#undef LOCKSTEP_DECLARE
+  std::string problem;  // why none is loaded
+};
+
+// Loads the file that LOCKSTEP_CUDNN_LIBRARY names; otherwise where the loader finds it, then where
+// it was when this was built. A function that it lacks stays null. An emulated GPU
+// (tests/emulated_gpu/cudnn) has its own library instead.
+CudnnLibrary load_cudnn();
+
+}  // namespace lockstep::kernels::cuda

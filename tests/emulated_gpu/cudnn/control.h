@@ -1,0 +1,29 @@
+// Lets a test make the emulated cuDNN absent, of another version, or refuse.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstddef>
+
+namespace emulated_gpu::cudnn {
+
+enum class Pass { forward, data, filter };
+
+struct Wishes {
+  bool is_absent = false;
+  int major = CUDNN_MAJOR;
+  // What the calls return: those that ask for algorithms, those that run one, cudnnCreate.
+  cudnnStatus_t finding = CUDNN_STATUS_SUCCESS;
+  cudnnStatus_t running = CUDNN_STATUS_SUCCESS;
+  cudnnStatus_t creating = CUDNN_STATUS_SUCCESS;
+  bool has_deterministic = true;  // false: no algorithm gives the same bits in every run
+};
+
+// REQUIRES: no convolution is being enqueued.
+void wish(const Wishes& wishes);
+const Wishes& wishes();
+
+// Passes enqueued or captured since the process began.
+std::size_t num_run(Pass pass);
+
+}  // namespace emulated_gpu::cudnn
