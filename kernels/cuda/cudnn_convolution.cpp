@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <memory>
@@ -17,7 +16,6 @@
 #include "engine/core/log.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/storage.h"
-#include "kernels/backend.h"
 #include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/product.h"
@@ -30,94 +28,9 @@ using runtime::Storage;
 using runtime::cuda::cuda_stream;
 using runtime::cuda::CudaStream;
 
-// --- the library, or why it is not used
-
-struct Choice {
-  CudnnLibrary library;
-  std::string version;  // "9.28.1"
-  std::string problem;  // empty: cuDNN is used
-};
-
-// Why a library that was loaded does not fit the headers; empty if it does.
-std::string misfit(const CudnnLibrary& library, int major, const std::string& version) {
-  if (major != CUDNN_MAJOR) {
-    return fmt::format("it is cuDNN {}, and this build needs cuDNN {}", version, CUDNN_MAJOR);
-  }
-#define LOCKSTEP_REQUIRE(name) \
-  if (library.name == nullptr) return fmt::format("cuDNN {} has no " #name, version);
-  LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_REQUIRE)
-#undef LOCKSTEP_REQUIRE
-  return {};
-}
-
-Choice choose_library() {
-  const auto variable = [](const char* name) {
-    const char* text = std::getenv(name);
-    return std::string_view(text ? text : "");
-  };
-  const std::string_view word = variable("LOCKSTEP_CUDNN");
-  require(word.empty() || word == "on" || word == "off", ErrorCode::Usage, "LOCKSTEP_CUDNN",
-          "is '{}'; use on or off", word);
-  Choice choice;
-  if (word == "off") {
-    choice.problem = "LOCKSTEP_CUDNN=off";
-    return choice;
-  }
-  choice.library = load_cudnn();
-  choice.problem = choice.library.problem;
-  const bool was_asked_for = word == "on" || !variable("LOCKSTEP_CUDNN_LIBRARY").empty();
-  const bool is_loaded = choice.problem.empty();
-  if (is_loaded) {
-    std::array<int, 3> numbers{};
-    choice.library.cudnnGetProperty(MAJOR_VERSION, &numbers[0]);
-    choice.library.cudnnGetProperty(MINOR_VERSION, &numbers[1]);
-    choice.library.cudnnGetProperty(PATCH_LEVEL, &numbers[2]);
-    choice.version = fmt::format("{}.{}.{}", numbers[0], numbers[1], numbers[2]);
-    choice.problem = misfit(choice.library, numbers[0], choice.version);
-  }
-  const LogLevel level = is_loaded || was_asked_for ? LogLevel::warning : LogLevel::debug;
-  if (!choice.problem.empty() && log_level() <= level) {
-    log_line(level, fmt::format("convolutions go without cuDNN: {}", choice.problem));
-  }
-  return choice;
-}
-
-// Never destroyed: tensors in static variables may be used until the very end.
-std::atomic<const Choice*> chosen{nullptr};
-
-const Choice& choice() {
-  if (const Choice* known = chosen.load(std::memory_order_acquire)) return *known;
-  static std::mutex& mutex = *new std::mutex;
-  const std::lock_guard lock(mutex);
-  if (chosen.load() == nullptr) chosen = new Choice(choose_library());
-  return *chosen;
-}
-
-const CudnnLibrary& cudnn() {
-  return choice().library;
-}
-
-// From now on all go by patches.
-void give_up(std::string why) {
-  log_warning("convolutions go without cuDNN: {}", why);
-  auto* const without = new Choice(choice());
-  without->problem = std::move(why);
-  chosen = without;
-}
-
-void check(cudnnStatus_t status, std::string_view call) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  fail(ErrorCode::Cuda, call,
-       "failed: {} (cuDNN {}, status {}); LOCKSTEP_CUDNN=off convolves without cuDNN",
-       cudnn().cudnnGetErrorString(status), choice().version, static_cast<int>(status));
-}
-
 bool is_unsupported(cudnnStatus_t status) {
   return CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED;
 }
-
-// CUDNN(cudnnCreate, &handle): calls the function, which must succeed.
-#define CUDNN(name, ...) check(cudnn().name(__VA_ARGS__), #name)
 
 // The library's state for a stream, in which it belongs to one thread at a time. It is made at the
 // stream's first convolution and kept, like all that a stream keeps for its kernels (launch.cpp).
@@ -134,8 +47,8 @@ class Handle {
       const cudnnStatus_t status = cudnn().cudnnCreate(&kept_.handle);
       if (status != CUDNN_STATUS_SUCCESS) {
         kept_.handle = nullptr;
-        give_up(fmt::format("cuDNN {} does not start: {}", choice().version,
-                            cudnn().cudnnGetErrorString(status)));
+        give_up_cudnn(fmt::format("cuDNN {} does not start: {}", cudnn_choice().version,
+                                  cudnn().cudnnGetErrorString(status)));
         return;
       }
     }
@@ -202,7 +115,7 @@ bool is_aligned(const void* data) {
 // that the library's descriptors or algorithms do not take.
 std::optional<Problem> problem_of(const Windows& w, const ConstTensorView& x,
                                   const ConstMatrixView& y) {
-  if (!choice().problem.empty()) return std::nullopt;
+  if (!cudnn_choice().problem.empty()) return std::nullopt;
   const bool is_wide = x.dtype == DType::float32;
   if (is_wide ? takes_bfloat16() : x.dtype != DType::bfloat16) return std::nullopt;
   const std::size_t largest = std::max({x.num_elements, y.num_elements(), y.cols * w.cols()});
@@ -245,6 +158,7 @@ struct Plan {
 
 // The library's functions of a pass take two factors and a result.
 struct Forward {  // y = x * weight
+  static constexpr auto kOperation = "conv2d";
   static constexpr auto kName = "cudnnConvolutionForward";
   static constexpr auto kFind = &CudnnLibrary::cudnnGetConvolutionForwardAlgorithm_v7;
   static constexpr auto kSize = &CudnnLibrary::cudnnGetConvolutionForwardWorkspaceSize;
@@ -254,6 +168,7 @@ struct Forward {  // y = x * weight
   using Found = cudnnConvolutionFwdAlgoPerf_t;
 };
 struct BackwardData {  // grad_x of weight, grad_z
+  static constexpr auto kOperation = "conv2d backward";
   static constexpr auto kName = "cudnnConvolutionBackwardData";
   static constexpr auto kFind = &CudnnLibrary::cudnnGetConvolutionBackwardDataAlgorithm_v7;
   static constexpr auto kSize = &CudnnLibrary::cudnnGetConvolutionBackwardDataWorkspaceSize;
@@ -263,6 +178,7 @@ struct BackwardData {  // grad_x of weight, grad_z
   using Found = cudnnConvolutionBwdDataAlgoPerf_t;
 };
 struct BackwardFilter {  // grad_weight of x, grad_z
+  static constexpr auto kOperation = "conv2d backward";
   static constexpr auto kName = "cudnnConvolutionBackwardFilter";
   static constexpr auto kFind = &CudnnLibrary::cudnnGetConvolutionBackwardFilterAlgorithm_v7;
   static constexpr auto kSize = &CudnnLibrary::cudnnGetConvolutionBackwardFilterWorkspaceSize;
@@ -295,7 +211,7 @@ void choose_algorithm(cudnnHandle_t handle, const Problem& problem, Plan& plan) 
       (cudnn().*Pass::kFind)(handle, plan.*Pass::kFirst, plan.*Pass::kSecond, plan.convolution,
                              plan.*Pass::kResult, int{found.size()}, &count, found.data());
   if (is_unsupported(status)) return;
-  check(status, fmt::format("the algorithms of {}", Pass::kName));
+  check_cudnn(status, fmt::format("the algorithms of {}", Pass::kName));
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     if (!is_usable(found[i], problem)) continue;
     // An algorithm is its number and its arithmetic. FMA_MATH stays, whatever the list calls it.
@@ -306,7 +222,7 @@ void choose_algorithm(cudnnHandle_t handle, const Problem& problem, Plan& plan) 
         (cudnn().*Pass::kSize)(handle, plan.*Pass::kFirst, plan.*Pass::kSecond, plan.convolution,
                                plan.*Pass::kResult, found[i].algo, &plan.workspace_bytes);
     if (is_unsupported(status) || plan.workspace_bytes > kMaxWorkspaceBytes) continue;
-    check(status, fmt::format("the workspace of {}", Pass::kName));
+    check_cudnn(status, fmt::format("the workspace of {}", Pass::kName));
     plan.algorithm = static_cast<int>(found[i].algo);
     return;
   }
@@ -316,7 +232,7 @@ void log_unsupported(const char* call, const Problem& problem) {
   log_debug(
       "cuDNN {} has no {} for {} that gives the same bits in every run: its patches are "
       "multiplied",
-      choice().version, call, problem.text());
+      cudnn_choice().version, call, problem.text());
 }
 
 using Key = std::tuple<int, std::string_view, Problem>;  // GPU and pass
@@ -366,7 +282,7 @@ bool launch(Stream& stream, cudnnHandle_t handle, const Problem& problem, Plan& 
     workspace = fits ? scratch.data : memory.emplace(stream.device(), plan.workspace_bytes).data();
   }
   constexpr float kOne = 1, kZero = 0;
-  LaunchScope scope(stream, "conv2d");
+  LaunchScope scope(stream, Pass::kOperation);
   const cudnnStatus_t status = (cudnn().*Pass::kRun)(
       handle, &kOne, plan.*Pass::kFirst, first, plan.*Pass::kSecond, second, plan.convolution,
       static_cast<decltype(Pass::Found::algo)>(*plan.algorithm), workspace, plan.workspace_bytes,
@@ -376,7 +292,7 @@ bool launch(Stream& stream, cudnnHandle_t handle, const Problem& problem, Plan& 
     log_unsupported(Pass::kName, problem);
     return false;
   }
-  check(status, Pass::kName);
+  check_cudnn(status, Pass::kName);
   scope.finish(cudaSuccess);
   return true;
 }
@@ -469,17 +385,7 @@ bool convolve_by_cudnn(Stream& stream, const ConvBackward& call) {
 void forget_cudnn() {
   const std::lock_guard lock(plans().mutex);
   plans().plans.clear();
-  chosen = nullptr;  // the library stays loaded
+  choose_cudnn_anew();
 }
 
 }  // namespace lockstep::kernels::cuda
-
-namespace lockstep::kernels {
-
-std::string cuda_convolutions() {
-  const cuda::Choice& choice = cuda::choice();
-  if (choice.problem.empty()) return "cuDNN " + choice.version;
-  return fmt::format("products of patches, without cuDNN: {}", choice.problem);
-}
-
-}  // namespace lockstep::kernels

@@ -5,6 +5,7 @@
 #include <cudnn.h>
 
 #include <string>
+#include <string_view>
 
 namespace lockstep::kernels::cuda {
 
@@ -35,5 +36,28 @@ struct CudnnLibrary {
 // it was when this was built. A function that it lacks stays null. An emulated GPU
 // (tests/emulated_gpu/cudnn) has its own library instead.
 CudnnLibrary load_cudnn();
+
+// The library that this process convolves by, or why it has none: it is absent, LOCKSTEP_CUDNN is
+// off, or its major version is not that of the headers. Decided at the first call.
+struct CudnnChoice {
+  CudnnLibrary library;
+  std::string version;  // "9.28.1"
+  std::string problem;  // empty: cuDNN is used
+};
+const CudnnChoice& cudnn_choice();
+// From now on there is none. A warning says why.
+void give_up_cudnn(std::string why);
+// For tests.
+void choose_cudnn_anew();
+
+inline const CudnnLibrary& cudnn() {
+  return cudnn_choice().library;
+}
+
+// Throws Error{Cuda}, with the library's words, unless the status is success.
+void check_cudnn(cudnnStatus_t status, std::string_view call);
+
+// CUDNN(cudnnSetStream, handle, stream): calls the function, which must succeed.
+#define CUDNN(name, ...) check_cudnn(cudnn().name(__VA_ARGS__), #name)
 
 }  // namespace lockstep::kernels::cuda
