@@ -52,6 +52,12 @@ TEST(Env, UnderTheLauncherSaysSo) {
   EXPECT_THAT(outcome.out, ContainsRegex("\\[1\\] launcher +lockstep run\n"));
 }
 
+TEST(Env, SaysHowGpusConvolve) {
+  const Outcome outcome = env({{"LOCKSTEP_CUDNN", "off"}});
+  if (outcome.out.find("no device") != std::string::npos) GTEST_SKIP() << "there is no GPU";
+  EXPECT_THAT(outcome.out, ContainsRegex("\nconvolutions +products of patches"));
+}
+
 TEST(Env, ContradictoryVariablesArePrintedAndThenRefused) {
   const Outcome outcome = env({{"RANK", "3"}, {"WORLD_SIZE", "2"}});
   EXPECT_EQ(outcome.exit_code, 2);

@@ -9,6 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "kernels/backend.h"
 #include "tools/commands/commands.h"
 #include "tools/devices/gpu_list.h"
 #include "tools/flags/command_line.h"
@@ -64,6 +65,7 @@ void print_devices(const GpuList& list, std::FILE* out) {
                          runtime::kMaxCpuDevices - 1));
   print_line(out, "os", host["os"].get<std::string>());
   print_line(out, "cuda", cuda_text(list));
+  if (list.json["cuda_problem"].is_null()) print_line(out, "conv", kernels::cuda_convolutions());
   print_line(out, "driver", driver_text(list.json));
   const std::string table = gpu_table(list.json);
   if (!table.empty()) fmt::print(out, "\n{}", table);

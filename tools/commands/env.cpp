@@ -12,6 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
+#include "kernels/backend.h"
 #include "tools/commands/commands.h"
 #include "tools/flags/command_line.h"
 #include "tools/record/host_info.h"
@@ -21,7 +22,8 @@ namespace lockstep::tools {
 namespace {
 
 // Variables that Lockstep reads, and launchers' variables that identify this process.
-constexpr std::array<const char*, 19> kVariables = {"LOCKSTEP_LOG",
+constexpr std::array<const char*, 20> kVariables = {"LOCKSTEP_LOG",
+                                                    "LOCKSTEP_CUDNN",
                                                     "LOCKSTEP_VIRTUAL_DEVICES",
                                                     "CUDA_VISIBLE_DEVICES",
                                                     "OMP_NUM_THREADS",
@@ -57,6 +59,7 @@ void print_machine() {
                                    host["memory_bytes"].get<double>() / (std::size_t{1} << 30)));
   const int num_gpus = runtime::num_devices(DeviceType::cuda);
   print_line("cuda", num_gpus > 0 ? fmt::format("{} devices", num_gpus) : "no device");
+  if (num_gpus > 0) print_line("convolutions", kernels::cuda_convolutions());
 }
 
 // Prints where the ranks would meet, and the token by which they would trust each other.
