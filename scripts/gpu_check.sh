@@ -8,7 +8,7 @@
 #   scripts/gpu_check.sh run [first|targets|suite|all] [--from DIR] [OUTDIR]
 #       first     3 minutes: does it run, is it right, how fast is it beside PyTorch
 #       targets   7 minutes: the wide net beside SGEMM, LeNet, ResNet-18 and GPTs beside PyTorch (eager, graph,
-#                 compiled), all-reduce among devices and between GPUs
+#                 compiled), all-reduce among devices and between GPUs, LeNet and ResNet-18 without cuDNN
 #       suite     6 minutes: every test for a GPU, the tutorials, compare, NCCL on one card, the sanitizer
 #       Default: all, into gpu_check_out. --from DIR: an unpacked pack; default: where this script lies, or build/cuda.
 #   scripts/gpu_check.sh run --emulated [STAGE] [OUTDIR]

@@ -46,10 +46,11 @@ def gpus():
 
 
 def library_folders():
-    """Folders with cuBLASLt or NCCL, the toolkit's first, for LD_LIBRARY_PATH."""
+    """Folders with cuBLASLt, cuDNN or NCCL, the toolkit's first, for LD_LIBRARY_PATH."""
     toolkit = ["/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64", "/usr/local/cuda-*/targets/*/lib"]
     folders = _existing(toolkit) + _packages("nvidia/*/lib")
-    return [folder for folder in folders if _existing([f"{folder}/libcublasLt.so*", f"{folder}/libnccl.so*"])]
+    wanted = ("libcublasLt.so*", "libcudnn.so*", "libnccl.so*")
+    return [folder for folder in folders if _existing(f"{folder}/{name}" for name in wanted)]
 
 
 def torch_python():

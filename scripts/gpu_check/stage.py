@@ -72,17 +72,17 @@ class Stage:
         limit = max(0.1, min(limit, self.left()))
         return run(command, self.file(name).with_suffix(".log"), limit, variables, given)
 
-    def succeed(self, name, command):
+    def succeed(self, name, command, environment=None):
         """The text of a program without which a part cannot go on."""
-        outcome = self.run(name, command)
+        outcome = self.run(name, command, environment=environment)
         if outcome.problem:
             raise RuntimeError(outcome.problem)
         return outcome.text
 
-    def rows(self, name, *words):
+    def rows(self, name, *words, environment=None):
         """The rows that a subcommand of lockstep writes with --json."""
         path = self.file(name).with_suffix(".json")
-        self.succeed(name, [self.check.lockstep, *words, "--device", "cuda", "--json", path])
+        self.succeed(name, [self.check.lockstep, *words, "--device", "cuda", "--json", path], environment)
         return json.loads(path.read_text())["rows"]
 
     def passes(self, name, *command, limit=60):

@@ -34,6 +34,7 @@ class Sizes:
                     ("gpt:4-4-128-64", "embedded-text", (64,), ("fp32", "tf32"), 1.2, None),
                     ("gpt2", "", (8,), ("fp32", "tf32", "bf16"), 1, 0.8))  # fmt: skip
     models: tuple = (("LeNet", "lenet", "digits", 64), ("a small GPT", "gpt:2-2-64-32", "embedded-text", 64))
+    convolutions: tuple = ("resnet18", 256, "tf32", "synthetic:2048x28x28x1x10")
     counts: str = "1,2,4,8"
     lessons: str = r"\d\d_"
 
@@ -42,6 +43,7 @@ class Sizes:
 REHEARSAL = Sizes(net=(12, 8, 4), batches=(8,), seconds=0.01, wide=(8, 16, 4), wide_batch=8, sgemm=32,
                   table=(("lenet", "synthetic:8x28x28x1x10", (2,), ("bf16",), 1, None), ("gpt:1-1-8-8", "", (2,), ("bf16",), 1, 1)),
                   models=(("LeNet", "cnn:2c3-p2-10", "digits", 8), ("a small GPT", "gpt:1-1-8-8", "embedded-text", 8)),
+                  convolutions=("lenet", 2, "tf32", "synthetic:8x28x28x1x10"),
                   data="synthetic:64x12x4", all_reduce="1K",
                   compare=("--model", "mlp:64-16-10", "--steps", 4), counts="1,2", lessons="01_")  # fmt: skip
 
@@ -80,6 +82,26 @@ def measure(stage, steps, step, graph):
     figure = 1e6 * row["median_step_seconds"]
     stage.line(name, "measured", figure=figure, unit="us", detail=f"{row['gflops']:.4g} GFLOP/s")
     steps.setdefault(step, {})[KINDS[graph]] = row
+
+
+def beside_patches(stage, steps):
+    """The graphs of nets with convolutions again, without cuDNN."""
+    ways = re.findall(r"^convolutions +(.*)", stage.succeed("lockstep env", [stage.check.lockstep, "env"]), re.M)
+    stage.line("convolutions", "ok" if ways and ways[0].startswith("cuDNN") else "skipped", detail=" ".join(ways))
+    if not ways or not ways[0].startswith("cuDNN"):
+        return
+    for step, rows in steps.items():
+        stage.part(f"{step.name()}: without cuDNN", without_cudnn, stage, step, rows["graph"])
+
+
+def without_cudnn(stage, step, row):
+    name = f"step of {step.name()}, graph, without cuDNN"
+    words = [*step.words(), "--seconds", stage.check.sizes.seconds, "--graph"]
+    (patches,) = stage.rows(name, "bench", "step", *words, environment={"LOCKSTEP_CUDNN": "off"})
+    ours, others = (1e6 * one["median_step_seconds"] for one in (row, patches))
+    stage.line(name, "measured", figure=others, unit="us", detail=f"{patches['gflops']:.4g} GFLOP/s")
+    detail = f"{others:.1f} us / {ours:.1f} us"
+    stage.judge(f"{step.name()}: products of patches / cuDNN", others / ours, ">=", 1, "x", detail)
 
 
 def beside_torch(stage, steps, least, least_compiled=None):
@@ -163,6 +185,14 @@ def first(stage):
                     flags = ["--dataset", data, "--model", model, "--batch", size, "--steps", 20]
                     stage.part(f"DDP, {kind}", same_loss, stage, kind, *flags)
     stage.part("PyTorch", beside_torch, stage, steps, 2)
+    stage.part("convolutions", convolutions, stage)
+
+
+def convolutions(stage):
+    """One net of them, with cuDNN and without."""
+    step, steps = Step(*stage.check.sizes.convolutions), {}
+    measure(stage, steps, step, 1)
+    beside_patches(stage, steps)
 
 
 # --- targets ---
@@ -188,23 +218,26 @@ def all_reduce(stage, count, smallest, largest, *words):
         stage.line(name, "measured", figure=row["time_us"], unit="us", detail=detail)
 
 
-def net(stage, model, data, batches, precisions, least, least_compiled):
+def net(stage, convolved, model, data, batches, precisions, least, least_compiled):
+    """convolved: gets the steps of a net with convolutions."""
     steps = {}
     for batch in batches:
         for precision in precisions:
             stage.part(model, measure, stage, steps, Step(model, batch, precision, data), 1)
+    convolved.update({step: rows for step, rows in steps.items() if len(rows["graph"]["row_shape"]) == 3})
     if steps:
         beside_torch(stage, steps, least, least_compiled)
 
 
 def targets(stage):
-    size = stage.check.sizes.all_reduce
+    size, convolved = stage.check.sizes.all_reduce, {}
     stage.part("wide net", wide_net, stage)
     for row in stage.check.sizes.table:
-        stage.part(row[0], net, stage, *row)
+        stage.part(row[0], net, stage, convolved, *row)
     stage.part("all-reduce", all_reduce, stage, 4, size, size, "--virtual-devices", "cuda:0*4")
     for count in [count for count in (2, 4, 8) if count <= stage.check.num_gpus]:
         stage.part(f"all-reduce between {count} GPUs", all_reduce, stage, count, "64K", "64M")
+    stage.part("convolutions", beside_patches, stage, convolved)  # last: what time is left is theirs
 
 
 # --- suite ---

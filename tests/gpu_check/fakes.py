@@ -20,9 +20,11 @@ if how == "hang": time.sleep(1000)
 row = {"median_step_seconds": 1e-5, "samples_per_second": 1e6, "gflops": 1.5, "graph_nodes": 9, "row_shape": [], "num_classes": 3, "time_us": 7.0, "busbw_gb_per_s": 1.0,
        "plan": "ring",
        "final_loss": 2.25, "step_seconds": 1e-5, "epoch_seconds": [0.5, 0.25]}
+if os.environ.get("LOCKSTEP_CUDNN") == "off": row["median_step_seconds"] = 3e-5
 if "--json" in words:
     text = json.dumps({"rows": [row]})
     open(words[words.index("--json") + 1], "w").write(text)
+if words[0] == "env": print("convolutions    " + os.environ.get("FAKE_CONVOLUTIONS", "cuDNN 9.1.0"))
 print("done", words[0])
 """
 

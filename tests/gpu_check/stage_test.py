@@ -124,6 +124,25 @@ class TestPrograms(FolderTest):
         self.assertEqual([row["verdict"] for row in self.rows()], ["skipped"])
 
 
+class Convolutions(FolderTest):
+    def lines(self, way):
+        stage = self.stage()
+        stage.check.environment["FAKE_CONVOLUTIONS"] = way
+        stages.convolutions(stage)
+        return {row["name"]: (row["verdict"], row["figure"], row["detail"]) for row in self.rows()}
+
+    def test_are_measured_with_cudnn_and_without(self):
+        found = self.lines("cuDNN 9.1.0")
+        self.assertEqual(found["convolutions"], ("ok", None, "cuDNN 9.1.0"))
+        name = "lenet, batch 2, tf32: products of patches / cuDNN"
+        self.assertEqual(found[name], ("measured", 3.0, "30.0 us / 10.0 us"))
+
+    def test_without_cudnn_say_so(self):
+        found = self.lines("products of patches, without cuDNN: none")
+        self.assertEqual(found["convolutions"], ("skipped", None, "products of patches, without cuDNN: none"))
+        self.assertEqual(len(found), 2)
+
+
 ANSWERS = """
 import json, os, sys, time
 print("a warning of some library")
