@@ -111,8 +111,8 @@ bool is_aligned(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
 
-// Nothing for what goes by patches: all calls without a usable cuDNN, no elements, float64, images
-// that the library's descriptors or algorithms do not take.
+// Returns nothing for calls that go by patches: all without a usable cuDNN, those without elements,
+// of float64, or of images that the library's descriptors or algorithms do not take.
 std::optional<Problem> problem_of(const Windows& w, const ConstTensorView& x,
                                   const ConstMatrixView& y) {
   if (!cudnn_choice().problem.empty()) return std::nullopt;
@@ -353,33 +353,34 @@ bool convolve_by_cudnn(Stream& stream, const ConvForward& call) {
   return true;
 }
 
-bool convolve_by_cudnn(Stream& stream, const ConvBackward& call) {
+ConvBackward left_by_cudnn(Stream& stream, const ConvBackward& call) {
+  ConvBackward rest = call;
   const std::optional<Problem> problem = problem_of(call.windows, call.x, call.grad_z);
-  if (!problem || !is_aligned(call.grad_x.data)) return false;
+  if (!problem) return rest;
   const Handle handle(stream);
-  if (handle == nullptr) return false;
-  Plan* images = nullptr;
-  Plan* filter = nullptr;
-  if (call.grad_x.data) images = find_plan<BackwardData>(stream, handle, *problem);
-  if (call.grad_weight.data) filter = find_plan<BackwardFilter>(stream, handle, *problem);
-  if ((call.grad_x.data && !images) || (call.grad_weight.data && !filter)) return false;
+  if (handle == nullptr) return rest;
+  Plan* const images = call.grad_x.data && is_aligned(call.grad_x.data)
+                           ? find_plan<BackwardData>(stream, handle, *problem)
+                           : nullptr;
   if (images) {
     const Packed weight(stream, call.x.dtype, call.weight);
     weight.read_original();
-    if (!launch<BackwardData>(stream, handle, *problem, *images, call.scratch, weight.data(),
-                              call.grad_z.data, call.grad_x.data)) {
-      return false;
+    if (launch<BackwardData>(stream, handle, *problem, *images, call.scratch, weight.data(),
+                             call.grad_z.data, call.grad_x.data)) {
+      rest.grad_x = {};
     }
   }
+  Plan* const filter =
+      call.grad_weight.data ? find_plan<BackwardFilter>(stream, handle, *problem) : nullptr;
   if (filter) {
     const Packed grad_weight(stream, call.x.dtype, call.grad_weight);
-    if (!launch<BackwardFilter>(stream, handle, *problem, *filter, call.scratch, call.x.data,
-                                call.grad_z.data, grad_weight.data())) {
-      return false;
+    if (launch<BackwardFilter>(stream, handle, *problem, *filter, call.scratch, call.x.data,
+                               call.grad_z.data, grad_weight.data())) {
+      grad_weight.write_original();
+      rest.grad_weight = {};
     }
-    grad_weight.write_original();
   }
-  return true;
+  return rest;
 }
 
 void forget_cudnn() {

@@ -19,12 +19,13 @@
 
 namespace lockstep::kernels::cuda {
 
-// Enqueues the convolution. Returns false, after which patches must do all of it, if cuDNN is not
-// used or does not support the call: a line of the log at debug says why.
+// Enqueues the convolution. Returns false, with nothing enqueued, if cuDNN is not used or does not
+// support the call: a line of the log at debug says why.
 // Throws Error{Cuda} if a call of the library fails, Error{State} for a new shape in a capture.
 bool convolve_by_cudnn(Stream& stream, const ConvForward& call);
-// The gradients of images and weights, not that of the bias.
-bool convolve_by_cudnn(Stream& stream, const ConvBackward& call);
+// Enqueues the gradients of images and of weights, each if cuDNN supports it. Returns the call
+// without them: what patches must do.
+ConvBackward left_by_cudnn(Stream& stream, const ConvBackward& call);
 
 // For tests: decides anew whether cuDNN is used, and asks for all algorithms again.
 // REQUIRES: no convolution is being enqueued.

@@ -14,7 +14,7 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-// Why a library that was loaded does not fit the headers; empty if it does.
+// Returns why a library that was loaded does not fit the headers; empty if it does.
 std::string misfit(const CudnnLibrary& library, int major, const std::string& version) {
   if (major != CUDNN_MAJOR) {
     return fmt::format("it is cuDNN {}, and this build needs cuDNN {}", version, CUDNN_MAJOR);

@@ -29,7 +29,7 @@ struct CudnnLibrary {
 #define LOCKSTEP_DECLARE(name) decltype(&::name) name = nullptr;
   LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_DECLARE)
 #undef LOCKSTEP_DECLARE
-  std::string problem;  // why none is loaded
+  std::string problem;  // empty if it is loaded; else the loader's words
 };
 
 // Loads the file that LOCKSTEP_CUDNN_LIBRARY names; otherwise where the loader finds it, then where

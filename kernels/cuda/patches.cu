@@ -175,18 +175,19 @@ void CudaBackend::conv_backward(Stream& stream, const ConvBackward& call) {
   }
   const ConstMatrixView nothing = matrix_view(call.x.data, call.x.dtype, call.grad_z.rows, 0);
   linear_backward(stream, {nothing, call.weight, call.grad_z, {}, {}, call.grad_bias});
-  if (convolve_by_cudnn(stream, call)) return;
-  if (w.images == 0 && call.grad_weight.data) zero_matrix(stream, call.grad_weight);
+  const ConvBackward rest = left_by_cudnn(stream, call);
+  if (!rest.grad_x.data && !rest.grad_weight.data) return;
+  if (w.images == 0 && rest.grad_weight.data) zero_matrix(stream, rest.grad_weight);
   for_slices(w, [&](const Windows& slice, std::size_t first) {
     const MatrixView rows = scratch_of(slice, call.scratch);
     const ConstMatrixView grad_z =
         rows_from(call.grad_z, first * slice.rows_per_image(), slice.rows());
-    if (call.grad_weight.data) {
+    if (rest.grad_weight.data) {
       patches(stream, {slice, images_of(call.x, slice, first), rows});
       run(stream, {name, grad_z, Transpose::yes, rows, Transpose::no, call.grad_weight,
                    first == 0 ? Write::overwrite : Write::accumulate});
     }
-    if (call.grad_x.data) {
+    if (rest.grad_x.data) {
       run(stream, {name, grad_z, Transpose::no, call.weight, Transpose::no, rows});
       fold_patches(stream, {slice, rows, images_of(call.grad_x, slice, first)});
     }

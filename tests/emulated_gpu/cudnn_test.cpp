@@ -1,4 +1,4 @@
-// What the emulated cuDNN refuses, as the real one does.
+// Calls that the emulated cuDNN refuses, as the real one does.
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <gtest/gtest.h>

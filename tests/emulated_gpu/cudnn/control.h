@@ -12,11 +12,12 @@ enum class Pass { forward, data, filter };
 struct Wishes {
   bool is_absent = false;
   int major = CUDNN_MAJOR;
-  // What the calls return: those that ask for algorithms, those that run one, cudnnCreate.
+  // Statuses of the calls that ask for algorithms, that run one, and of cudnnCreate.
   cudnnStatus_t finding = CUDNN_STATUS_SUCCESS;
   cudnnStatus_t running = CUDNN_STATUS_SUCCESS;
   cudnnStatus_t creating = CUDNN_STATUS_SUCCESS;
-  bool has_deterministic = true;  // false: no algorithm gives the same bits in every run
+  // By pass; false: no algorithm gives the same bits in every run.
+  bool has_deterministic[3] = {true, true, true};
 };
 
 // REQUIRES: no convolution is being enqueued.

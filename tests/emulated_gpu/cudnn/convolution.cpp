@@ -73,7 +73,9 @@ Found answer_of(const Call& call, const Algorithm& algorithm) {
   result.status = CUDNN_STATUS_SUCCESS;
   result.time = -1;
   result.memory = workspace_bytes(call.problem, algorithm);
-  result.determinism = wishes().has_deterministic ? algorithm.determinism : CUDNN_NON_DETERMINISTIC;
+  result.determinism = wishes().has_deterministic[static_cast<std::size_t>(call.pass)]
+                           ? algorithm.determinism
+                           : CUDNN_NON_DETERMINISTIC;
   result.mathType = call.problem.convolution.math;
   return result;
 }
@@ -180,7 +182,7 @@ cudnnStatus_t run(cudnnHandle_t handle, const Call& call, int number, Operands o
   return CUDNN_STATUS_SUCCESS;
 }
 
-// What the descriptors of a call describe.
+// The call that these descriptors describe.
 Call call_of(Pass pass, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t filter,
              cudnnTensorDescriptor_t y, cudnnConvolutionDescriptor_t convolution) {
   return {pass, {*x, *y, *filter, *convolution}};

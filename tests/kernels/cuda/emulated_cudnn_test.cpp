@@ -223,12 +223,24 @@ TEST_F(Cudnn, LeavesShapesThatItDoesNotSupportToPatches) {
   expect_patches("");
   start_afresh({.running = CUDNN_STATUS_NOT_SUPPORTED});
   expect_patches("");
-  start_afresh({.has_deterministic = false});
+  start_afresh({.has_deterministic = {false, false, false}});
   expect_patches("");
   set_matmul_precision(MatmulPrecision::bf16);
   const Counts before = counts();
   EXPECT_LE(error_of(kUsual, DType::bfloat16), 4 * 0x1p-8);
   EXPECT_EQ(counts(), before);
+}
+
+TEST_F(Cudnn, SharesAGradientWithPatches) {
+  for (std::size_t missing = 0; missing < 3; ++missing) {
+    Wishes wishes;
+    wishes.has_deterministic[missing] = false;
+    start_afresh(wishes);
+    Counts expected = counts();
+    for (std::size_t pass = 0; pass < 3; ++pass) expected[pass] += pass != missing;
+    EXPECT_LE(error_of(kUsual), 1e-5);
+    EXPECT_EQ(counts(), expected);
+  }
 }
 
 TEST_F(Cudnn, ThatFailsIsAnErrorWhichNamesTheCall) {
