@@ -75,10 +75,11 @@ class Step:
                 "classes": row["num_classes"]}  # fmt: skip
 
 
-def measure(stage, steps, step, graph):
+def measure(stage, steps, step, graph, environment=None):
     """A line of `lockstep bench step`; its row goes to `steps`."""
     name = f"step of {step.name()}, {KINDS[graph]}"
-    (row,) = stage.rows(name, "bench", "step", *step.words(), "--seconds", stage.check.sizes.seconds, *["--graph"] * graph)
+    words = [*step.words(), "--seconds", stage.check.sizes.seconds, *["--graph"] * graph]
+    (row,) = stage.rows(name, "bench", "step", *words, environment=environment)
     figure = 1e6 * row["median_step_seconds"]
     stage.line(name, "measured", figure=figure, unit="us", detail=f"{row['gflops']:.4g} GFLOP/s")
     steps.setdefault(step, {})[KINDS[graph]] = row
@@ -189,9 +190,9 @@ def first(stage):
 
 
 def convolutions(stage):
-    """One net of them, with cuDNN and without."""
+    """One net of them, with cuDNN and without. The log of the first names what cuDNN does not support."""
     step, steps = Step(*stage.check.sizes.convolutions), {}
-    measure(stage, steps, step, 1)
+    measure(stage, steps, step, 1, {"LOCKSTEP_LOG": "debug"})
     beside_patches(stage, steps)
 
 
