@@ -19,7 +19,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 
 #include "engine/core/device.h"
 #include "engine/runtime/stream.h"
@@ -91,9 +90,5 @@ void set_backend(DeviceType type, Backend* backend);
 
 // The CUDA backend, or nullptr in a build without CUDA: CMake links cuda/ or no_cuda.cpp.
 Backend* cuda_backend();
-
-// The way of the CUDA backend's convolutions, for people: "cuDNN 9.28.1", or "products of patches,
-// without cuDNN: " and why; empty in a build without CUDA.
-std::string cuda_convolutions();
 
 }  // namespace lockstep::kernels

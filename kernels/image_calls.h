@@ -1,6 +1,8 @@
 // The calls of the kernels for images [images, height, width, channels]: convolution and pooling.
 #pragma once
 
+#include <string>
+
 #include "kernels/calls.h"
 #include "kernels/windows.h"
 
@@ -71,5 +73,9 @@ struct TransposeMatrices {
   TensorView y;
   auto describe(auto f) const { return f("transpose", x, y); }
 };
+
+// The way of the CUDA backend's convolutions, for people: "cuDNN 9.28.1", or "products of patches,
+// without cuDNN: " and why; empty in a build without CUDA.
+std::string cuda_convolutions();
 
 }  // namespace lockstep::kernels

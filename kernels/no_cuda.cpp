@@ -1,4 +1,5 @@
 #include "kernels/backend.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep::kernels {
 

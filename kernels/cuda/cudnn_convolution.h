@@ -1,6 +1,6 @@
 // Convolutions by cuDNN, where a machine has it: an optional way beside the products of patches
 // (patches.cu), which are the default to read, the tests' reference, and the way for what cuDNN
-// does not do. cuda_convolutions() in kernels/backend.h says which way this process takes.
+// does not do. cuda_convolutions() in kernels/image_calls.h says which way this process takes.
 //
 //   Choice:    cuDNN of the headers' major version is used where it is found, unless
 //              LOCKSTEP_CUDNN=off. The log names a version that does not fit.

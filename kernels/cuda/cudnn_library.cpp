@@ -9,7 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/log.h"
-#include "kernels/backend.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep::kernels::cuda {
 namespace {

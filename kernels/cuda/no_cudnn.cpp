@@ -1,6 +1,6 @@
 // Stands in for cudnn_convolution.cpp and cudnn_library.cpp in a build without cuDNN's header.
-#include "kernels/backend.h"
 #include "kernels/cuda/cudnn_convolution.h"
+#include "kernels/image_calls.h"
 
 namespace lockstep::kernels {
 

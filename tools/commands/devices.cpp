@@ -9,7 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
-#include "kernels/backend.h"
+#include "kernels/image_calls.h"
 #include "tools/commands/commands.h"
 #include "tools/devices/gpu_list.h"
 #include "tools/flags/command_line.h"

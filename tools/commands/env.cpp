@@ -12,7 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
-#include "kernels/backend.h"
+#include "kernels/image_calls.h"
 #include "tools/commands/commands.h"
 #include "tools/flags/command_line.h"
 #include "tools/record/host_info.h"
