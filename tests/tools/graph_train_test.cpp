@@ -18,14 +18,14 @@ struct Training {
 // Full batches of 400 rows, and one of 300 at the end of every epoch. Of each kind three are issued
 // and the fourth is captured, so the last two epochs are graphs alone.
 constexpr std::size_t kSteps = 24;
+const std::string kMlp = "--model mlp:64-24-10 --batch 400 ";
 
-Training train(const std::string& flags) {
+Training train(const std::string& flags, const std::string& model = kMlp) {
   const TempFolder folder;
   const Variables variables{{"LOCKSTEP_EMULATED_GPUS", "1"}, {"LOCKSTEP_TUNING", "off"}};
-  const Outcome outcome =
-      run_command("train --device cuda --model mlp:64-24-10 --batch 400 --log log.jsonl --steps " +
-                      std::to_string(kSteps) + " " + flags,
-                  folder.path(), variables);
+  const Outcome outcome = run_command(
+      "train --device cuda --log log.jsonl --steps " + std::to_string(kSteps) + " " + model + flags,
+      folder.path(), variables);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   Training result;
   result.digest = weights_digest(outcome.out);
@@ -64,6 +64,14 @@ TEST_F(GraphTraining, LogsEveryStepAndClipsItsGradients) {
 TEST_F(GraphTraining, OfSeveralDevicesDoesToo) {
   const std::string ddp = "--parallel ddp --devices 3 --virtual-devices cuda:0*3 --clip-norm 0.05 ";
   expect_equal(train(ddp + "--graph"), train(ddp));
+}
+
+// Rows of the test between epochs take the running statistics of rank 0.
+TEST_F(GraphTraining, OfSeveralDevicesWithBatchNormDoesToo) {
+  const std::string resnet =
+      "--model resnet18:4 --dataset synthetic:32x8x8x1x4 --batch 16 --lr 0.01 --parallel ddp "
+      "--devices 2 --virtual-devices cuda:0*2 --clip-norm 0.05 ";
+  expect_equal(train("--graph", resnet), train("", resnet));
 }
 
 }  // namespace

@@ -51,8 +51,11 @@ class StatisticsOfRank0 {
       const std::vector<Tensor> buffers = strategy->module()->buffers();
       for (std::size_t i = 0; i < buffers.size(); ++i) {
         own_.emplace_back(buffers[i], buffers[i].clone());
-        if (first.communicator() == nullptr) buffers[i].copy_from(of_first[i]);
-        if (first.communicator() != nullptr) first.communicator()->broadcast(buffers[i], 0).wait();
+        if (first.communicator() != nullptr) {
+          first.communicator()->broadcast(buffers[i], 0).wait();
+        } else if (strategy.get() != &first) {
+          buffers[i].copy_from(of_first[i]);
+        }
       }
     }
   }
