@@ -199,24 +199,24 @@ TEST_F(ProcessNccl, IsNotChosenWhereOnlySomeRanksHaveAGpuOfTheirOwn) {
 // A GPU that is too small says which batch is not, for one device, for several that share it, and
 // for processes.
 TEST_F(ProcessGpus, SayWhichBatchFitsWhereMemoryRunsOut) {
-  const std::string rows = "8000";
+  const std::string rows = "32000";
   for (const std::string mode : {"", "--parallel dp --devices 2 --virtual-devices cuda:0*2 ",
                                  "--parallel ddp --ranks processes --devices 2 "}) {
     const auto train = [&](const std::string& batch) {
       return run_command(
           "train --device cuda --model mlp:784-512-10 --steps 2 --dataset synthetic:" + rows +
               "x784x10 --lr 0.01 " + mode + "--batch " + batch,
-          {}, {{"LOCKSTEP_EMULATED_MEMORY_MIB", "64"}, {"LOCKSTEP_TUNING", "off"}});
+          {}, {{"LOCKSTEP_EMULATED_MEMORY_MIB", "128"}, {"LOCKSTEP_TUNING", "off"}});
     };
     const Outcome asked = train(rows);
     if (asked.exit_code == 0) GTEST_SKIP() << "this GPU is large enough";
     std::smatch fits;
     ASSERT_TRUE(std::regex_search(asked.err, fits,
-                                  std::regex("a step on 8000 rows needs about .* on cuda:[01], "
+                                  std::regex("a step on 32000 rows needs about .* on cuda:[01], "
                                              "which has .*: about ([0-9]+) rows would fit")))
         << asked.err;
     EXPECT_EQ(train(fits[1]).exit_code, 0) << asked.err;
-    const int too_many = std::stoi(fits[1]) * 5 / 4;
+    const int too_many = 2 * std::stoi(fits[1]);
     EXPECT_NE(train(std::to_string(too_many)).exit_code, 0) << asked.err;
   }
 }

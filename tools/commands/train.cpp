@@ -94,7 +94,8 @@ MeasuredRow measure_or_say_what_fits(const TrainingFlags& flags, const TrainingT
                                      RankJob* job) try {
   return measure_row(task, placement, observer, is_recorded, job);
 } catch (const Error& error) {
-  const bool has_no_memory = error.code() == ErrorCode::Device && error.operation() == "allocate";
+  const bool has_no_memory =
+      std::string_view(error.what()).find("out of memory on ") != std::string_view::npos;
   if (!has_no_memory || (job && placement.mode != Mode::ddp)) throw;
   const DevicePlacement here =
       job ? DevicePlacement{Mode::single, own_devices(placement, job)} : placement;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
 
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
@@ -82,6 +83,13 @@ std::vector<Physical> measure(const TrainingTask& task, const TrainingFlags& fla
   return on_physical(bytes, placement);
 }
 
+// True if rows by now take much of the memory, and not only what a step needs in any case.
+bool has_grown(const std::vector<Physical>& first, const std::vector<Physical>& large) {
+  return std::ranges::any_of(std::views::iota(std::size_t{0}, first.size()), [&](std::size_t i) {
+    return large[i].needed_bytes - first[i].needed_bytes > large[i].available_bytes / 16;
+  });
+}
+
 }  // namespace
 
 std::vector<std::size_t> step_bytes(const TrainingTask& task, const DevicePlacement& placement) {
@@ -97,7 +105,12 @@ std::vector<std::size_t> step_bytes(const TrainingTask& task, const DevicePlacem
   std::vector<std::size_t> bytes;
   for (std::size_t i = 0; i < placement.devices.size(); ++i) {
     bytes.push_back(watch.peak_of_steps(i));
-    runtime::logical_device(placement.devices[i]).memory().release_cached();
+    runtime::LogicalDevice& device = runtime::logical_device(placement.devices[i]);
+    for (runtime::Stream* stream : {&device.compute_stream(), &device.copy_stream()}) {
+      stream->synchronize();
+    }
+    device.memory().release_cached();
+    device.copy_pool().release_cached();
   }
   return bytes;
 }
@@ -106,22 +119,27 @@ std::string say_which_batch_fits(const TrainingTask& task, const TrainingFlags& 
                                  const DevicePlacement& placement, std::size_t num_processes) try {
   const std::size_t asked = task.rows_of_full_batch() / num_processes;
   const std::size_t few = fewest_rows(task, placement);
-  if (asked <= 2 * few) return {};
-  const std::vector<Physical> first = measure(task, flags, placement, few);
-  const std::vector<Physical> second = measure(task, flags, placement, 2 * few);
+  if (asked <= few) return {};
+  const auto measured = [&](std::size_t rows) { return measure(task, flags, placement, rows); };
+  measured(few);  // makes what libraries keep
+  const std::vector<Physical> first = measured(few);
+  std::vector<Physical> large = first;
+  std::size_t rows = few;
+  while (2 * rows <= asked && !has_grown(first, large)) large = measured(rows *= 2);
+  const std::vector<Physical> half = rows == few ? first : measured(rows / 2);
   std::string text;
   double most_rows = static_cast<double>(asked);
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    const double row = (second[i].needed_bytes - first[i].needed_bytes) / static_cast<double>(few);
-    const double fixed = first[i].needed_bytes - row * static_cast<double>(few);
-    const double needed = fixed + row * static_cast<double>(asked);
-    const double fitting = std::floor((second[i].available_bytes - fixed) / row);
+  for (std::size_t i = 0; i < large.size(); ++i) {
+    const auto [device, needed, available] = large[i];
+    const double row = (needed - half[i].needed_bytes) / static_cast<double>(rows - rows / 2);
+    const double more = static_cast<double>(asked) - static_cast<double>(rows);
+    const double fitting = std::floor(static_cast<double>(rows) + (available - needed) / row);
     if (row <= 0 || fitting >= most_rows) continue;
     most_rows = fitting;
     text = fmt::format("; a step on {} needs about {} on {}, which has {}",
                        count_text(task.rows_of_full_batch(), "row"),
-                       format_bytes(static_cast<std::size_t>(needed)), to_string(first[i].first),
-                       format_bytes(static_cast<std::size_t>(second[i].available_bytes)));
+                       format_bytes(static_cast<std::size_t>(needed + row * more)),
+                       to_string(device), format_bytes(static_cast<std::size_t>(available)));
   }
   if (text.empty()) return {};
   if (most_rows < static_cast<double>(few)) return text + ": no batch would fit";
