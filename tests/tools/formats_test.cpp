@@ -43,7 +43,7 @@ TEST_F(Formats, OfBenchStep) {
 }
 
 TEST_F(Formats, OfBenchAllReduce) {
-  for (const char* flags : {"-c 0", "-c 1", "-c 1 --ranks processes"}) {
+  for (const char* flags : {"", "-c", "-c --ranks processes"}) {
     collect(std::string("bench all-reduce -b 4K -e 8K -n 2 ") + flags);
   }
   expect_documented("lockstep.bench-all-reduce/1", fields_);

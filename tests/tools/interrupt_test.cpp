@@ -173,7 +173,7 @@ TEST_F(Interrupt, BenchWritesTheRowsThatAreDone) {
     SCOPED_TRACE(flags);
     const bool is_step = flags.starts_with("step");
     const std::string fast = is_step ? "step --model mlp:8-4 --batch 4,8,16 --seconds 3" : flags;
-    interrupt("bench " + fast + " --json run.json", is_step ? "\nmlp:8-4 " : "\n      4096 ", 1);
+    interrupt("bench " + fast + " --json run.json", is_step ? "\nmlp:8-4 " : "\n        4096 ", 1);
     const json file = run_file();
     EXPECT_EQ(file["interrupted"]["unit"], "rows");
     EXPECT_EQ(file["interrupted"]["done"], file["rows"].size());

@@ -131,7 +131,7 @@ class Report {
     const std::string plan(flags_.comm == "own" ? plan::to_string(communicator.plan_for(count))
                                                 : std::string_view(flags_.comm));
     fmt::print(out_, fmt::runtime(kRow), num_bytes, fmt::format("{:.2f}", time.seconds * 1e6),
-               fmt::format("{:.2f}", algbw), fmt::format("{:.2f}", busbw), plan);
+               fmt::format("{:.3g}", algbw), fmt::format("{:.3g}", busbw), plan);
     std::fflush(out_);
     num_wrong_ += time.num_wrong;
     json_["rows"].push_back(
