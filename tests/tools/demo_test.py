@@ -10,7 +10,7 @@ from pathlib import Path
 
 DEMO = Path(__file__).resolve().parents[2] / "scripts" / "demo.sh"
 NAMES = {  # of the parts of a step, in the sentence
-    "computation": ("smaller products", "forward and backward, slower"),
+    "computation": ("smaller products", "slower forward and backward", "forward and backward, slower"),
     "optimizer": ("the optimizer",),
     "exposed_comm": ("exposed communication",),
     "copy": ("copies between devices",),

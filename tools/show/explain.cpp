@@ -95,14 +95,17 @@ bool cuts_model(const FileRow& row) {
   return row.mode == "pipeline" || row.mode == "tensor";
 }
 
-// Matrix products of fewer rows use a device less well.
+// Matrix products of fewer rows use a device less well. Cores that compute at the same time also
+// slow each other, and no figure tells the one from the other.
 Excess computation_excess(const FileRow& row, const FileRow& baseline, double seconds) {
   const std::size_t rows = row.batch / row.devices;
   if (cuts_model(row) || rows >= baseline.batch) {
     return {seconds, "forward and backward, slower than one device's", "", false};
   }
-  return {seconds, "smaller products",
-          fmt::format("{} a device instead of {}", count_text(rows, "row"), baseline.batch), true};
+  const std::string fewer =
+      fmt::format("{} a device instead of {}", count_text(rows, "row"), baseline.batch);
+  if (!row.is_on_cores) return {seconds, "smaller products", fewer, true};
+  return {seconds, "slower forward and backward", fewer + ", on cores that share memory", false};
 }
 
 Excess optimizer_excess(const FileRow& row, double seconds) {
