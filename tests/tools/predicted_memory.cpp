@@ -49,11 +49,11 @@ double bytes_on_the_way(const json& row) {
 
 // predict() and train(): a row each. A thread that is late may hold more than usual, in either, so
 // the best of five tries counts.
-void expect_near(const std::function<json()>& predict, const std::function<json()>& train,
+void expect_near(const std::function<json(int)>& predict, const std::function<json()>& train,
                  const std::string& what) {
   double bytes = 0, peak = 0, most = 0;
   for (int run = 0; run < 5; ++run) {
-    const json predicted = predict();
+    const json predicted = predict(run);
     bytes = bytes_of_step(predicted);
     peak = std::ranges::max(train().at("peak_bytes").get<std::vector<double>>());
     most = 0.03 * peak + bytes_on_the_way(predicted);
@@ -79,21 +79,28 @@ void expect_predicted_memory(const std::string& device, const std::string& topol
     for (const std::string more : {"", " --accumulate 4"}) {
       for (const Mode& mode : kModes) {
         if (!more.empty() && mode.name != "ddp") continue;
-        const auto predicted = [&](std::size_t row) {
+        const auto predict = [&] {
           run("predict --workload alone.json --topology " + topology +
               " --devices 1,2,4 --pipeline-schedule 1f1b --json p.json --strategy " + mode.name +
               more);
-          return read_json(folder / "p.json")["rows"][row];
+          return read_json(folder / "p.json")["rows"];
+        };
+        json rows = predict();
+        // Once for all rows, and again where that was not near.
+        const auto predicted = [&](std::size_t row, int try_number) {
+          if (try_number > 0) rows = predict();
+          return rows[row];
         };
         if (more.empty() && mode.name == "dp") {
-          expect_near([&] { return predicted(0); }, [&] { return alone; }, net + " on one");
+          expect_near([&](int number) { return predicted(0, number); }, [&] { return alone; },
+                      net + " on one");
         }
         for (const std::size_t row : {1, 2}) {
           const std::string count = std::to_string(2 * row);
           const std::string devices =
               (mode.name == "pipeline" ? " --stages " : " --devices ") + count;
           expect_near(
-              [&] { return predicted(row); },
+              [&](int number) { return predicted(row, number); },
               [&] { return train(net + " " + mode.flags + devices + more, "several.json"); },
               net + more + " " + mode.name + " on " + count);
         }
