@@ -6,11 +6,13 @@
 #include <cmath>
 #include <map>
 #include <ranges>
+#include <utility>
 
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/data/data_loader.h"
 #include "engine/runtime/logical_device.h"
+#include "simulate/predict/memory.h"
 #include "tools/run/memory_watch.h"
 #include "tools/run/model.h"
 #include "tools/text/format.h"
@@ -19,8 +21,6 @@ namespace lockstep::tools {
 namespace {
 
 constexpr int kNumSteps = 5;
-// What an allocator cannot use.
-constexpr double kUsable = 0.95;
 
 // The first step makes the optimizer's state. How much of messages on the way adds up differs from
 // step to step.
@@ -55,8 +55,8 @@ std::vector<Physical> on_physical(const std::vector<std::size_t>& bytes,
     const int gpu = device.type == DeviceType::cuda ? runtime::gpu_behind(device) : 0;
     Physical& physical = found.try_emplace(gpu, Physical{device}).first->second;
     physical.needed_bytes += static_cast<double>(bytes[i]);
-    physical.available_bytes =
-        kUsable * static_cast<double>(runtime::logical_device(device).memory().free_bytes());
+    const std::size_t free_bytes = runtime::logical_device(device).memory().free_bytes();
+    physical.available_bytes = (1 - predict::kFragmentation) * static_cast<double>(free_bytes);
   }
   std::vector<Physical> all;
   for (const auto& [gpu, physical] : found) all.push_back(physical);
@@ -123,10 +123,11 @@ std::string say_which_batch_fits(const TrainingTask& task, const TrainingFlags& 
   const auto measured = [&](std::size_t rows) { return measure(task, flags, placement, rows); };
   measured(few);  // makes what libraries keep
   const std::vector<Physical> first = measured(few);
-  std::vector<Physical> large = first;
+  std::vector<Physical> half = first, large = first;
   std::size_t rows = few;
-  while (2 * rows <= asked && !has_grown(first, large)) large = measured(rows *= 2);
-  const std::vector<Physical> half = rows == few ? first : measured(rows / 2);
+  while (2 * rows <= asked && !has_grown(first, large)) {
+    half = std::exchange(large, measured(rows *= 2));
+  }
   std::string text;
   double most_rows = static_cast<double>(asked);
   for (std::size_t i = 0; i < large.size(); ++i) {

@@ -1,4 +1,4 @@
-// That cuDNN is loaded when it is first needed. Its descriptors are host objects, so this needs the
+// cuDNN is loaded when it is first needed. Its descriptors are host objects, so this needs the
 // library, but no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
