@@ -21,4 +21,11 @@ void* SharedLibrary::address_of(const char* symbol) const {
   return dlsym(handle_, symbol);
 }
 
+SharedLibrary load_library(const char* variable, const char* usual, const char* at_build) {
+  SharedLibrary library(library_path(variable, usual));
+  if (library.is_loaded() || library.path() != usual || *at_build == '\0') return library;
+  SharedLibrary other(at_build);
+  return other.is_loaded() ? other : library;
+}
+
 }  // namespace lockstep::runtime

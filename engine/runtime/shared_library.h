@@ -34,4 +34,8 @@ class SharedLibrary {
   std::string problem_;
 };
 
+// Loads the file that the environment variable names; without one, the usual library where the
+// loader finds it, or else the file that was there when this was built ("": none was).
+SharedLibrary load_library(const char* variable, const char* usual, const char* at_build);
+
 }  // namespace lockstep::runtime

@@ -8,9 +8,6 @@
 // has its own functions instead of these.
 #include <cublasLt.h>
 
-#include <string>
-#include <string_view>
-
 #include "engine/core/error.h"
 #include "engine/runtime/shared_library.h"
 
@@ -19,18 +16,12 @@ namespace {
 using lockstep::runtime::SharedLibrary;
 
 SharedLibrary load() {
-  const std::string path =
-      lockstep::runtime::library_path("LOCKSTEP_CUBLASLT_LIBRARY", LOCKSTEP_CUBLASLT_NAME);
-  SharedLibrary library(path);
-  const std::string why = library.problem();
-  constexpr std::string_view kBuildPath = LOCKSTEP_CUBLASLT_BUILD_PATH;  // empty: it had none
-  if (!library.is_loaded() && path == LOCKSTEP_CUBLASLT_NAME && !kBuildPath.empty()) {
-    library = SharedLibrary(LOCKSTEP_CUBLASLT_BUILD_PATH);
-  }
+  SharedLibrary library = lockstep::runtime::load_library(
+      "LOCKSTEP_CUBLASLT_LIBRARY", LOCKSTEP_CUBLASLT_NAME, LOCKSTEP_CUBLASLT_BUILD_PATH);
   lockstep::require(library.is_loaded(), lockstep::ErrorCode::Cuda, "cublasLt",
                     "no cuBLASLt was found: {}; install cuBLAS of the CUDA toolkit, or name the "
                     "file in LOCKSTEP_CUBLASLT_LIBRARY",
-                    why);
+                    library.problem());
   return library;
 }
 

@@ -1,23 +1,15 @@
 // Loads cuDNN at run time, as loaded_cublas_lt.cpp does cuBLASLt.
-#include <string_view>
-
 #include "engine/runtime/shared_library.h"
 #include "kernels/cuda/cudnn_library.h"
 
 namespace lockstep::kernels::cuda {
 
 CudnnLibrary load_cudnn() {
-  using runtime::SharedLibrary;
   CudnnLibrary result;
-  const std::string path = runtime::library_path("LOCKSTEP_CUDNN_LIBRARY", LOCKSTEP_CUDNN_NAME);
-  SharedLibrary file(path);
-  const std::string problem = file.problem();
-  constexpr std::string_view kBuildPath = LOCKSTEP_CUDNN_BUILD_PATH;  // empty: it had none
-  if (!file.is_loaded() && path == LOCKSTEP_CUDNN_NAME && !kBuildPath.empty()) {
-    file = SharedLibrary(LOCKSTEP_CUDNN_BUILD_PATH);
-  }
+  const runtime::SharedLibrary file = runtime::load_library(
+      "LOCKSTEP_CUDNN_LIBRARY", LOCKSTEP_CUDNN_NAME, LOCKSTEP_CUDNN_BUILD_PATH);
   if (!file.is_loaded()) {
-    result.problem = problem;
+    result.problem = file.problem();
     return result;
   }
 #define LOCKSTEP_FIND(name) result.name = file.find<decltype(::name)>(#name);
