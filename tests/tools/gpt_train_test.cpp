@@ -18,6 +18,7 @@ TEST(GptTraining, EveryWayHasTheSameBitsAndValidationLoss) {
     const TempFolder folder;
     const std::string out =
         run_well("train --bitwise --batch 12 --json run.json " + kSmall + flags, folder.path());
+    EXPECT_THAT(out, HasSubstr("a token takes "));
     const nlohmann::json row = read_json(folder / "run.json")["rows"][0];
     EXPECT_FALSE(row.contains("test_accuracy"));
     return std::pair(weights_digest(out), row["epoch_validation_loss"][0].get<double>());

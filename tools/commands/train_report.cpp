@@ -8,9 +8,12 @@
 #include <span>
 
 #include "engine/core/error.h"
+#include "engine/runtime/physical_gpus.h"
+#include "kernels/matmul_precision.h"
 #include "tools/record/contention.h"
 #include "tools/run/beginning.h"
 #include "tools/run/interruption.h"
+#include "tools/run/model_flops.h"
 #include "tools/run/pipeline.h"
 #include "tools/run/settings.h"
 #include "tools/run/sha256.h"
@@ -25,12 +28,16 @@
 namespace lockstep::tools {
 namespace {
 
+nn::GptOptions gpt_of(const TrainingTask& task) {
+  nn::GptOptions gpt = nn::parse_model(task.model).gpt;
+  gpt.vocabulary = nn::padded_vocabulary(task.model_data().num_classes);
+  return gpt;
+}
+
 // In build-nanogpt's words; empty where all parameters decay.
 std::string describe_decay_groups(const TrainingTask& task) {
   if (task.optimizer.decays == OptimizerSettings::Decays::all) return {};
-  nn::GptOptions gpt = nn::parse_model(task.model).gpt;
-  gpt.vocabulary = nn::padded_vocabulary(task.model_data().num_classes);
-  const nn::GptParameterCounts counts = nn::count_parameters(gpt);
+  const nn::GptParameterCounts counts = nn::count_parameters(gpt_of(task));
   const auto line = [](const char* kind, std::size_t tensors, double elements) {
     return fmt::format("num {} parameter tensors: {}, with {} parameters\n", kind, tensors,
                        with_thousands(static_cast<std::size_t>(elements)));
@@ -46,6 +53,22 @@ std::size_t steps_between_lines(std::size_t num_steps) {
   for (std::size_t i = 0; num_steps > kMostLines * every; ++i)
     every = i % 3 == 1 ? every / 2 * 5 : 2 * every;
   return every;
+}
+
+// The devices are alike, so the first one's card stands for all.
+std::string describe_flops_of(const TrainingTask& task, const RunRow& row) {
+  const nn::GptOptions gpt = gpt_of(task);
+  const auto tokens = static_cast<double>(row.batch * gpt.context);
+  TokenRate rate{tokens / row.step_seconds(), "", num_physical_devices(row.placement),
+                 kernels::matmul_precision()};
+  if (row.result.simulated) {
+    rate.card = row.result.simulated->device;
+    rate.num_cards = row.placement.devices.size();
+  } else if (row.placement.devices[0].type == DeviceType::cuda) {
+    const int gpu = runtime::logical_gpus().at(0);
+    rate.card = runtime::physical_gpus().at(static_cast<std::size_t>(gpu)).name;
+  }
+  return describe_flops(gpt, rate);
 }
 
 }  // namespace
@@ -113,6 +136,7 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   if (row.result.stopped_by != 0) {
     // The last whole epoch's figure is not that of these weights.
   } else if (!row.result.epoch_validation_loss.empty()) {
+    fmt::print(out, "{}\n", describe_flops_of(task, row));
     fmt::print(out, "validation loss: {:.4f}\n", row.result.epoch_validation_loss.back());
   } else if (!task.is_text()) {
     fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy());

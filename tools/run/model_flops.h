@@ -1,0 +1,35 @@
+// Model FLOPs utilization (MFU): the share of a card's peak that the arithmetic of a GPT takes.
+// Source: PaLM (arXiv 2204.02311), appendix B, as nanoGPT counts: a token takes 6 operations for
+// each parameter, forward and backward, but for the position embedding's, which are only added; and
+// 12 * layers * channels * context in attention, as if no position were masked.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/nn/gpt.h"
+#include "kernels/matmul_precision.h"
+
+namespace lockstep::tools {
+
+// Multiplications and additions of a training step for each token.
+double flops_per_token(const nn::GptOptions& gpt);
+
+// The operations per second that NVIDIA's data sheet promises of dense products, with float32 sums.
+// card: "NVIDIA H200", or a topology's "A100". Absent for other cards, and for tensor cores that a
+// card lacks.
+std::optional<double> peak_flops(std::string_view card, kernels::MatmulPrecision precision);
+
+struct TokenRate {
+  double tokens_per_second = 0;  // over all devices
+  std::string card;              // each device's; empty: cores of a CPU
+  std::size_t num_cards = 0;
+  kernels::MatmulPrecision precision = kernels::MatmulPrecision::highest;
+};
+
+// "a token takes 5.21 MFLOP: 83.4 GFLOP/s", and for a card with a known peak
+// ", MFU 42.1 % of 2 x 989 TFLOP/s".
+std::string describe_flops(const nn::GptOptions& gpt, const TokenRate& rate);
+
+}  // namespace lockstep::tools
