@@ -105,7 +105,7 @@ TEST(Contention, WhatNobodyCanTellIsNeitherYesNorNo) {
 
 TEST(Contention, NotesSpeakOfWhatTheRowsRanOn) {
   RunRow row = row_with(true);
-  row.placement.devices = {Device{DeviceType::cuda, 0}};
+  row.is_on_cores = false;
   EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("used the GPU meanwhile")));
   row.contended.reset();
   EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("nvidia-smi does not say")));

@@ -61,12 +61,10 @@ void require_right_rows(const std::vector<const RunRow*>& rows) {
     const RunRow& row = *judged;
     if (!row.verdict || row.verdict->equal()) continue;
     const std::string name = fmt::format(
-        "{} on {}{}", to_string(row.placement.mode),
-        count_text(row.placement.devices.size(), "device"),
+        "{} on {}{}", row.mode, count_text(row.devices, "device"),
         row.resumed_after ? fmt::format(", resumed after step {},", *row.resumed_after) : "");
-    const bool is_single = row.placement.mode == Mode::single;
     fail(ErrorCode::Numeric, "compare", "{} does not train as {}: {}{}", name,
-         is_single ? "the formulas say" : "one device does", row.verdict->failure->text(),
+         row.is_single() ? "the formulas say" : "one device does", row.verdict->failure->text(),
          num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
   }
 }
@@ -135,9 +133,9 @@ std::string describe_work(const TrainingFlags& flags, const std::vector<PlannedR
 // The workload's layers are measured on the device type that this command compares.
 PredictionTask measured_by(PredictionTask prediction, const RunRow& single) {
   if (single.result.simulated) return prediction;
-  const bool is_gpu = single.placement.devices[0].type == DeviceType::cuda;
-  prediction.run.measured_on = is_gpu ? runtime::physical_gpus()[0].name
-                                      : device_name(cpu_name(), single.threads_per_device);
+  prediction.run.measured_on = single.is_on_cores
+                                   ? device_name(cpu_name(), single.threads_per_device)
+                                   : runtime::physical_gpus()[0].name;
   return prediction;
 }
 
@@ -215,8 +213,7 @@ nlohmann::ordered_json compare_config(const CompareFlags& flags, const TrainingT
 
 // Says below the table if the rows are right, and what limits them. Returns the exit code.
 int judge_and_explain(const CompareFlags& flags, const std::vector<PlannedRow>& plan,
-                      const MeasuredRows& measured, const nlohmann::ordered_json& json,
-                      std::FILE* out) {
+                      const MeasuredRows& measured, std::FILE* out) {
   const std::vector<RunRow>& rows = measured.rows;
   std::vector<const RunRow*> judged;
   for (const RunRow& row : rows) judged.push_back(&row);
@@ -230,8 +227,10 @@ int judge_and_explain(const CompareFlags& flags, const std::vector<PlannedRow>& 
   } catch (const Interrupted&) {
     return end_compare(flags, rows.size(), plan.size());
   }
-  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  print_wrapped(out, limit_sentence(parse_run_file("--json", text, "compare")));
+  RunFile file;
+  file.rows = rows;
+  file.host.cores = runtime::num_cores();
+  print_wrapped(out, limit_sentence(file));
   return end_compare(flags, rows.size(), plan.size());
 }
 
@@ -259,7 +258,7 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
   FileWorkload workload;
   if (!training.json_path.empty() || prediction) {
     apply_threads_per_device(training, 1);
-    workload = measure_workload(task, rows[0].placement.devices[0],
+    workload = measure_workload(task, plan[0].placement.devices[0],
                                 rows[0].result.breakdown ? rows[0].result.breakdown->optimizer : 0);
   }
   std::vector<PredictedRow> predicted;
@@ -285,7 +284,7 @@ int run_compare(CompareFlags flags, const CommandLine& command) {
     }
     write_json(training.json_path, json);
   }
-  return judge_and_explain(flags, plan, measured, json, out);
+  return judge_and_explain(flags, plan, measured, out);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ namespace {
 void print_parts(const RunFile& file) {
   const std::vector<PartOfStep> parts = parts_of_judged_row(file);
   if (parts.empty()) return;
-  const FileRow& row = judged_row(file);
+  const RunRow& row = judged_row(file);
   fmt::print("\n{:<22}{:>12}{:>12}{:>14}{:>12}\n", "part of a step", "one device", "ideal share",
              name_of(row), "more");
   PartOfStep step{"step"};

@@ -181,30 +181,25 @@ std::string sharing_line(const std::vector<PlannedRow>& plan, std::size_t first,
                      names == "1" ? "s" : "", count_text(runtime::num_cores(), "core"));
 }
 
-// Takes over the times of another run of the same row.
-void take_times(RunRow& row, const RunRow& other) {
-  row.result.epoch_seconds = other.result.epoch_seconds;
-  row.result.breakdown = other.result.breakdown;
-  row.result.step_statistics = other.result.step_statistics;
-  row.result.comm_overlap = other.result.comm_overlap;
-  row.result.busy_fraction = other.result.busy_fraction;
-  row.contended = other.contended;
-  row.measured_again = true;
-}
-
 // Measures the last row and its baseline again, one right after the other, because the row was
 // faster than its hardware explains. Returns the first row whose figures change: the baseline, if
 // it was faster this time.
 std::size_t measure_again(const std::vector<PlannedRow>& plan, const TrainingFlags& flags,
                           std::vector<RunRow>& rows) {
   const std::size_t index = rows.size() - 1;
-  const auto baseline = static_cast<std::size_t>(&baseline_of(rows, index) - rows.data());
+  const std::size_t baseline = baseline_of(rows, index);
   TrainingFlags of_row = flags;
   if (index + 1 < plan.size()) of_row.trace_path.clear();
-  const RunRow again = run_row(plan[baseline], of_row, {}, 0);
-  take_times(rows[index], run_row(plan[index], of_row, {}, 0));
+  const auto replace = [](RunRow& row, RunRow again) {
+    again.verdict = row.verdict;
+    again.max_abs_weight_diff = row.max_abs_weight_diff;
+    again.measured_again = true;
+    row = std::move(again);
+  };
+  RunRow again = run_row(plan[baseline], of_row, {}, 0);
+  replace(rows[index], run_row(plan[index], of_row, {}, 0));
   if (again.median_epoch_seconds() >= rows[baseline].median_epoch_seconds()) return index;
-  take_times(rows[baseline], again);
+  replace(rows[baseline], std::move(again));
   return baseline;
 }
 
@@ -293,8 +288,9 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
     if (is_single) repeater.add(planned, rows.back().result);
     RunRow& row = rows.back();
     judge_row(planned, repeater.single(planned, planned.task), repeater.repeats_of(planned), row);
-    const Scaling first = scaling(row, baseline_of(rows, index), runtime::num_cores());
-    const bool is_again = first.is_too_efficient() && !row.result.simulated;
+    row.compare_with(rows[baseline_of(rows, index)], runtime::num_cores());
+    const double first_efficiency = *row.efficiency;
+    const bool is_again = row.is_too_efficient() && !row.result.simulated;
     const std::size_t changed = is_again ? measure_again(plan, flags.training, rows) : index;
     progress.end_row();
     if (is_again) {
@@ -302,10 +298,11 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
                     fmt::format("{} x{} came out {:.0f} % efficient, so it and one device were "
                                 "measured again:",
                                 to_string(planned.placement.mode), planned.placement.devices.size(),
-                                100 * first.efficiency));
+                                100 * first_efficiency));
     }
     for (std::size_t i = changed; i <= index; ++i) {
-      fmt::print(out, "{}\n", table_line(rows[i], baseline_of(rows, i), width));
+      rows[i].compare_with(rows[baseline_of(rows, i)], runtime::num_cores());
+      fmt::print(out, "{}\n", table_line(rows[i], width));
     }
     std::fflush(out);
   }

@@ -63,7 +63,7 @@ RunRow run_process_row(const TrainingFlags& flags_of_all, const PlannedRow& plan
   flags.save_path = folder.path() + "/weights.safetensors";
   run_train(flags, planned.placement, {"--row", row_path});
   RunRow row = planned_row(planned.task, planned.placement);
-  read_row(row_path, row);
+  read_process_row(row_path, row);
   row.result.weights = nn::load_weights(flags.save_path);
   return row;
 }

@@ -132,17 +132,18 @@ int train_and_report(const TrainingFlags& flags, const CommandLine& command,
   std::optional<Interruption> interruption;
   if (!is_row) interruption.emplace(is_first ? kEndingStep : nullptr);
   const Recorded is_recorded = needs_recording(flags) ? Recorded::yes : Recorded::no;
-  const auto [row, recording] =
+  const MeasuredRow measured =
       measure_or_say_what_fits(flags, task, placement, observer, is_recorded, job);
+  const TrainingResult& result = measured.row.result;
   clear_status();
-  if (!is_first) return row.result.stopped_by == 0 ? 0 : 128 + row.result.stopped_by;
+  if (!is_first) return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;
   if (recorder) {
     write_watch_page(flags.watch_path, {recorded(task, placement, *recorder)},
                      progress_stream(flags));
   }
-  if (is_row) write_row(flags.row_path, row);
-  report_training(flags, command, task, row, recording, own_devices(placement, job)[0]);
-  return end_training(flags, task, row.result);
+  if (is_row) write_process_row(flags.row_path, measured.row);
+  report_training(flags, command, task, measured, own_devices(placement, job)[0]);
+  return end_training(flags, task, result);
 }
 
 // Checks the flags, then starts --devices ranks. Returns the exit code.

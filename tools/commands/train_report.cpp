@@ -58,13 +58,11 @@ std::size_t steps_between_lines(std::size_t num_steps) {
 // The devices are alike, so the first one's card stands for all.
 std::string describe_flops_of(const TrainingTask& task, const RunRow& row) {
   const nn::GptOptions gpt = gpt_of(task);
-  const auto tokens = static_cast<double>(row.batch * gpt.context);
-  TokenRate rate{tokens / row.step_seconds(), "", num_physical_devices(row.placement),
-                 kernels::matmul_precision()};
+  TokenRate rate{static_cast<double>(gpt.context) * row.samples_per_second(), "",
+                 row.physical_devices, kernels::matmul_precision()};
   if (row.result.simulated) {
     rate.card = row.result.simulated->device;
-    rate.num_cards = row.placement.devices.size();
-  } else if (row.placement.devices[0].type == DeviceType::cuda) {
+  } else if (!row.is_on_cores) {
     const int gpu = runtime::logical_gpus().at(0);
     rate.card = runtime::physical_gpus().at(static_cast<std::size_t>(gpu)).name;
   }
@@ -128,8 +126,8 @@ TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask&
 }
 
 void report_training(const TrainingFlags& flags, const std::vector<std::string>& command,
-                     const TrainingTask& task, const RunRow& row, const trace::Recording& recording,
-                     Device measured_on) {
+                     const TrainingTask& task, const MeasuredRow& measured, Device measured_on) {
+  const RunRow& row = measured.row;
   std::FILE* const out = progress_stream(flags);
   if (row.result.simulated) print_wrapped(out, factor_note({row}));
   for (const std::string& note : contention_notes({row})) print_wrapped(out, note);
@@ -141,13 +139,13 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   } else if (!task.is_text()) {
     fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy());
   }
-  print_wrapped(out, bubble_text(task, row.placement.devices.size(), row.result.bubble));
+  print_wrapped(out, bubble_text(task, row.devices, row.result.bubble));
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
   if (!flags.save_path.empty()) {
     nn::save_weights(flags.save_path, row.result.weights, metadata_of(task));
   }
   if (!flags.trace_path.empty()) {
-    write_trace(flags, row.placement, recording);
+    write_trace(flags, measured.placement, measured.recording);
     fmt::print(stderr, "{}", describe_trace(flags));
   }
   if (flags.json_path.empty()) return;

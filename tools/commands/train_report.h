@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "engine/nn/state_dict.h"
-#include "engine/trace/recorder.h"
-#include "tools/record/run_file.h"
-#include "tools/run/loop.h"
+#include "tools/record/measured_row.h"
 #include "tools/text/status_line.h"
 
 namespace lockstep::tools {
@@ -35,8 +33,7 @@ TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask&
 // Prints accuracy and the weights' digest; writes --save, --trace and --json. `measured_on`: the
 // device of this process on which the run file's workload is measured.
 void report_training(const TrainingFlags& flags, const std::vector<std::string>& command,
-                     const TrainingTask& task, const RunRow& row, const trace::Recording& recording,
-                     Device measured_on);
+                     const TrainingTask& task, const MeasuredRow& measured, Device measured_on);
 
 // The exit code of rank 0 after report_training(): 0, or 128 + the signal that has come. Then it
 // says which files were written.

@@ -16,8 +16,7 @@ std::vector<std::string> contention_notes(const std::vector<RunRow>& rows) {
     return std::any_of(rows.begin(), rows.end(),
                        [&](const RunRow& row) { return row.contended == verdict; });
   };
-  const bool is_cpu = rows.empty() || rows[0].placement.devices.empty() ||
-                      rows[0].placement.devices[0].type == DeviceType::cpu;
+  const bool is_cpu = rows.empty() || rows[0].is_on_cores;
   double lag = 0;
   for (const RunRow& row : rows) {
     if (row.result.simulated) lag = std::max(lag, row.result.simulated->lag);

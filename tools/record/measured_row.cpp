@@ -43,11 +43,10 @@ class ContentionProbe {
   // unknown. job: that of the row's ranks; nullptr: they are threads of this process.
   std::optional<bool> verdict(const RunRow& row, const RankJob* job,
                               double cpu_seconds_of_peers) const {
-    const std::vector<Device>& devices = row.placement.devices;
     // nvidia-smi does not know the ranks of one job, so with a shared GPU it cannot tell.
-    const bool is_sharing = job && num_physical_devices(row.placement) < devices.size();
+    const bool is_sharing = job && row.physical_devices < row.devices;
     if (!cores_) return is_sharing ? std::nullopt : gpus_.verdict();
-    const std::size_t num_sharing = job ? num_ranks_on_cores(job->environment) : devices.size();
+    const std::size_t num_sharing = job ? num_ranks_on_cores(job->environment) : row.devices;
     runtime::CoreUse use = cores_->use();
     if (num_sharing > 1) use.own_seconds += cpu_seconds_of_peers;
     return runtime::is_disturbed(
@@ -69,14 +68,15 @@ trace::RecordOptions record_options(const TrainingTask& task, std::size_t num_de
 
 }  // namespace
 
-RunRow planned_row(const TrainingTask& task, DevicePlacement placement) {
+RunRow planned_row(const TrainingTask& task, const DevicePlacement& placement) {
   RunRow row;
-  row.placement = std::move(placement);
-  if (task.slow_motion) row.placement.num_physical = row.placement.devices.size();
+  row.mode = to_string(placement.mode);
+  row.devices = placement.devices.size();
+  row.physical_devices = task.slow_motion ? row.devices : num_physical_devices(placement);
+  row.is_on_cores = !task.slow_motion && placement.devices[0].type == DeviceType::cpu;
   row.threads_per_device = runtime::threads_per_device();
   row.batch = task.rows_of_full_batch();
-  if (task.pipeline)
-    row.bubble_formula = bubble_formula(*task.pipeline, row.placement.devices.size());
+  if (task.pipeline) row.bubble_formula = bubble_formula(*task.pipeline, row.devices);
   row.epoch_rows = std::min(task.data->train.num_rows(), task.num_steps * task.batch);
   return row;
 }
@@ -93,9 +93,11 @@ MeasuredRow measure_row(const TrainingTask& task, const DevicePlacement& placeme
     if (tell) tell(epoch, seconds, loss);
   };
   Run run = train(task, placement, observer, job);
-  MeasuredRow measured{planned_row(task, std::move(run.placement)), std::move(run.recording)};
+  MeasuredRow measured{{}, std::move(run.placement), std::move(run.recording)};
   RunRow& row = measured.row;
-  row.result = std::move(run.result);
+  if (is_first) row = planned_row(task, measured.placement);
+  row.take_result(std::move(run.result));
+  row.compare_with(row, runtime::num_cores());
   if (row.result.simulated) {
     row.contended = row.result.simulated->lag > kNotableLag;
   } else if (is_first) {

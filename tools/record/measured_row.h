@@ -7,10 +7,11 @@
 namespace lockstep::tools {
 
 // A row before it is trained. Its threads_per_device is the current setting.
-RunRow planned_row(const TrainingTask& task, DevicePlacement placement);
+RunRow planned_row(const TrainingTask& task, const DevicePlacement& placement);
 
 struct MeasuredRow {
   RunRow row;
+  DevicePlacement placement;   // of all ranks
   trace::Recording recording;  // if it was asked for
 };
 

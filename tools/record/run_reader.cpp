@@ -9,7 +9,6 @@
 #include "engine/core/error.h"
 #include "engine/core/json_file.h"
 #include "engine/core/text.h"
-#include "tools/run/step_statistics.h"
 
 namespace lockstep::tools {
 namespace {
@@ -17,7 +16,6 @@ namespace {
 constexpr std::string_view kSchema = "lockstep.run/1";
 constexpr std::size_t kMostRows = 1'000;
 constexpr double kMostBytes = 1e9;
-constexpr double kMostBytesSent = 1e18;
 
 // If the file is not a run file, says what it is.
 void require_run_file(const JsonFile& file) {
@@ -40,43 +38,6 @@ void require_run_file(const JsonFile& file) {
                   is_trace ? "a timeline" : "another program's JSON: it names no schema", kSchema,
                   is_trace ? "; `lockstep report` takes a timeline by --trace-file"
                            : ", as train and compare write it with --json"));
-}
-
-// The fields that only the page's script reads must have the types that it expects. A loss may be
-// any number, or null, because a run may explode.
-void check_losses(const JsonFields& fields, const char* name) {
-  const auto is_loss = [](const nlohmann::json& value) {
-    return value.is_number() || value.is_null();
-  };
-  const nlohmann::json* const list = fields.has(name) ? fields.find(name) : nullptr;
-  if (list && !(list->is_array() && std::ranges::all_of(*list, is_loss))) {
-    fields.refuse(name, "a list of numbers");
-  }
-}
-
-void check_page_fields(const JsonFields& row) {
-  for (const char* const name : {"slow_motion", "median_epoch_seconds", "overlapped_comm_seconds",
-                                 "comm_bytes_per_device_per_step", "test_accuracy"}) {
-    row.optional_number(name);
-  }
-  for (const char* const name : {"step_seconds_band", "peak_bytes", "peak_bytes_beside_steps"}) {
-    row.numbers(name);
-  }
-  row.optional_flag("band_verified");
-  const std::vector<double> accuracies = row.numbers("epoch_accuracy");
-  if (std::ranges::any_of(accuracies, [](double share) { return share > 1; })) {
-    row.refuse("epoch_accuracy", "fractions, at most 1");
-  }
-  row.count_or("iterations", 0);
-  if (row.has("verdict")) row.object("verdict").optional_flag("equal");
-  if (row.has("final_loss") && !row.find("final_loss")->is_number()) {
-    row.refuse("final_loss", "a number");
-  }
-  check_losses(row, "epoch_validation_loss");
-  if (!row.has("losses")) return;
-  const JsonFields losses = row.object("losses");
-  losses.count("steps_per_point");
-  check_losses(losses, "mean");
 }
 
 // A flag has one value, or a list of them.
@@ -104,52 +65,8 @@ FileHost read_host(const JsonFields& fields) {
   return host;
 }
 
-trace::StepBreakdown read_parts(const JsonFields& fields) {
-  trace::StepBreakdown breakdown;
-  for (const auto& [name, seconds] : trace::kBreakdownParts) {
-    breakdown.*seconds = fields.number(name.data());
-  }
-  return breakdown;
-}
-
-std::optional<trace::StepBreakdown> read_breakdown(const JsonFields& row, double step_seconds) {
-  if (!row.has("breakdown_seconds")) return std::nullopt;
-  trace::StepBreakdown breakdown = read_parts(row.object("breakdown_seconds"));
-  breakdown.step = step_seconds;
-  breakdown.overlapped_comm = row.optional_number("overlapped_comm_seconds").value_or(0);
-  breakdown.comm = breakdown.exposed_comm + breakdown.overlapped_comm;
-  return breakdown;
-}
-
-FileRow read_row(const JsonFields& fields) {
-  FileRow row;
-  row.mode = shown(fields.text("mode"));
-  if (fields.has("kind")) row.kind = fields.text("kind");
-  if (row.kind != "measured" && row.kind != "acted" && row.kind != "predicted") {
-    fields.refuse("kind", "measured, acted or predicted");
-  }
-  row.devices = fields.count("devices");
-  row.physical_devices = fields.count_or("physical_devices", row.devices);
-  row.threads_per_device = fields.count_or("threads_per_device", 1);
-  row.batch = fields.count("batch");
-  row.contended = fields.optional_flag("contended");
-  row.epoch_seconds = fields.numbers("epoch_seconds");
-  row.step_seconds = fields.positive("step_seconds");
-  row.what_if = shown(fields.text_or_empty("what_if"));
-  row.topology = shown(fields.text_or_empty("topology"));
-  row.speedup = fields.optional_number("speedup");
-  row.ideal_speedup = fields.optional_number("ideal_speedup");
-  row.efficiency = fields.optional_number("efficiency");
-  row.busy_fraction = fields.numbers("busy_fraction");
-  row.comm_bytes = static_cast<std::size_t>(std::min(
-      fields.optional_number("comm_bytes_per_device_per_step").value_or(0), kMostBytesSent));
-  row.breakdown = read_breakdown(fields, row.step_seconds);
-  check_page_fields(fields);
-  return row;
-}
-
-std::vector<FileRow> read_rows(const JsonFields& fields) {
-  std::vector<FileRow> rows;
+std::vector<RunRow> read_rows(const JsonFields& fields) {
+  std::vector<RunRow> rows;
   for (const JsonFields& row : fields.objects("rows")) rows.push_back(read_row(row));
   if (rows.empty()) fields.refuse("rows", "a list with at least one row");
   if (rows.size() > kMostRows) fields.fail_at("rows", "more than 1,000 rows are too many");
@@ -253,7 +170,7 @@ RunFile read(const JsonFile& json) {
   file.json = std::make_shared<nlohmann::json>(json.json());
   if (fields.has("host")) file.host = read_host(fields.object("host"));
   file.rows = read_rows(fields);
-  for (FileRow& row : file.rows) {
+  for (RunRow& row : file.rows) {
     row.is_on_cores = row.kind == "measured" && file.config_value("device") != "cuda";
   }
   if (fields.has("interrupted")) file.interrupted = read_interruption(fields.object("interrupted"));
@@ -271,11 +188,6 @@ RunFile read_run_file(const std::filesystem::path& path, std::string_view operat
 
 RunFile parse_run_file(std::string_view name, const std::string& text, std::string_view operation) {
   return read(JsonFile(name, text, operation));
-}
-
-std::string name_of(const FileRow& row) {
-  const std::string name = fmt::format("{} x{}", row.mode, row.devices);
-  return row.what_if.empty() ? name : fmt::format("{} ({})", name, row.what_if);
 }
 
 FoundRuns find_runs(const std::vector<std::string>& paths, std::string_view operation) {

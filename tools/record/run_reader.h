@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/trace/breakdown.h"
+#include "tools/record/run_file.h"
 #include "tools/run/workload.h"
 
 namespace lockstep::tools {
@@ -22,34 +22,12 @@ struct FileHost {
   std::vector<std::string> gpus;  // their names
 };
 
-struct FileRow {
-  std::string mode;
-  std::string kind = "measured";  // or "acted", "predicted"
-  bool is_on_cores = false;       // its devices share the cores of the machine that was measured
-  std::size_t devices = 1;
-  std::size_t physical_devices = 1;
-  std::size_t threads_per_device = 1;
-  std::size_t batch = 1;          // rows per step over all devices
-  std::optional<bool> contended;  // absent if unknown
-  std::vector<double> epoch_seconds;
-  double step_seconds = 0;
-  std::optional<double> speedup, ideal_speedup, efficiency;
-  std::string what_if;                // in a predicted row, the change: "batch=64"
-  std::string topology;               // the machine of a row that is simulated or predicted
-  std::vector<double> busy_fraction;  // one for each device
-  std::size_t comm_bytes = 0;         // that the busiest device sends in a step
-  // The breakdown of the drawn step: its nine parts, step and overlapped_comm.
-  std::optional<trace::StepBreakdown> breakdown;
-
-  double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }
-};
-
 struct RunFile {
   std::filesystem::path path;
   std::shared_ptr<const nlohmann::json> json;  // the whole file
   std::vector<std::string> command;
   FileHost host;
-  std::vector<FileRow> rows;  // at least one
+  std::vector<RunRow> rows;  // at least one
   std::optional<FileWorkload> workload;
   // For a run that a signal has ended early: "interrupted by SIGINT after 3 of 9 rows".
   std::optional<std::string> interrupted;
@@ -65,9 +43,6 @@ RunFile read_run_file(const std::filesystem::path& path, std::string_view operat
 
 // The same from the text of a file that is called `name`.
 RunFile parse_run_file(std::string_view name, const std::string& text, std::string_view operation);
-
-// "dp x4": a row's mode and devices; after a --what-if "dp x4 (bandwidth=2x)".
-std::string name_of(const FileRow& row);
 
 struct FoundRuns {
   std::vector<std::string> paths;     // the run files'

@@ -21,7 +21,7 @@ std::vector<Answer> explain(const RunFile& file);
 // The row that the sentences are about: the fastest with several devices and a breakdown, else the
 // file's first. Rows whose devices share hardware count only if there are no others. It lives as
 // long as the file.
-const FileRow& judged_row(const RunFile& file);
+const RunRow& judged_row(const RunFile& file);
 
 // A part of the judged row's step, beside one device's.
 struct PartOfStep {

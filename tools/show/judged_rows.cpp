@@ -9,18 +9,13 @@
 
 namespace lockstep::tools {
 
-FileRows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes) {
-  FileRows found;
-  for (const FileRow& row : file.rows) {
+Rows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes) {
+  Rows found;
+  for (const RunRow& row : file.rows) {
     if (row.kind != kind || (changes == Changes::without && !row.what_if.empty())) continue;
     found.push_back(&row);
   }
   return found;
-}
-
-const FileRow& baseline_of(const FileRows& rows, std::size_t index) {
-  while (index > 0 && rows[index]->mode != "single") --index;
-  return *rows[index];
 }
 
 namespace {
@@ -30,34 +25,34 @@ constexpr double kWorthSaving = 0.02;
 
 // Rows trained per second over whole epochs. If the speed-up is known it is used, because it
 // compares epochs.
-double epoch_rate(const FileRows& found, std::size_t index) {
-  const FileRow& row = *found[index];
-  return row.speedup ? *row.speedup * baseline_of(found, index).samples_per_second()
+double epoch_rate(const Rows& found, std::size_t index) {
+  const RunRow& row = *found[index];
+  return row.speedup ? *row.speedup * found[baseline_of(found, index)]->samples_per_second()
                      : row.samples_per_second();
 }
 
 // Half the range of the row's epoch times, as a share of them; the first epoch is warm-up. If there
 // are too few epochs to tell, 0, or kDisturbed if another process was at work.
-double noise_of(const FileRow& row) {
+double noise_of(const RunRow& row) {
   constexpr double kDisturbed = 0.2;
-  if (row.epoch_seconds.size() < 3) return row.contended == true ? kDisturbed : 0;
+  if (row.result.epoch_seconds.size() < 3) return row.contended == true ? kDisturbed : 0;
   const auto [least, most] = std::ranges::minmax(
-      std::ranges::subrange(row.epoch_seconds.begin() + 1, row.epoch_seconds.end()));
+      std::ranges::subrange(row.result.epoch_seconds.begin() + 1, row.result.epoch_seconds.end()));
   return most > 0 ? (most - least) / (most + least) : 0;
 }
 
 // By how much of its rate one row must be faster than the other to be called faster.
-double margin(const FileRows& found, std::size_t a, std::size_t b) {
+double margin(const Rows& found, std::size_t a, std::size_t b) {
   return std::min(0.5, kWorthSaving + noise_of(*found[a]) + noise_of(*found[b]));
 }
 
 // True if a beats b by more than noise and by enough to be worth a change.
-bool beats(const FileRows& found, std::size_t a, std::size_t b) {
+bool beats(const Rows& found, std::size_t a, std::size_t b) {
   return (1 - margin(found, a, b)) * epoch_rate(found, a) > epoch_rate(found, b);
 }
 
 // The first row that no other row beats; so single comes before a dp of one device.
-std::size_t fastest(const FileRows& found) {
+std::size_t fastest(const Rows& found) {
   std::size_t best = 0;
   for (std::size_t i = 1; i < found.size(); ++i) {
     if (beats(found, i, best)) best = i;
@@ -66,7 +61,7 @@ std::size_t fastest(const FileRows& found) {
 }
 
 // " dp x4 is as fast within the noise of 7 %."
-std::string equals_text(const FileRows& all, std::size_t best) {
+std::string equals_text(const Rows& all, std::size_t best) {
   std::string names;
   double widest = 0;
   std::size_t count = 0;
@@ -82,20 +77,20 @@ std::string equals_text(const FileRows& all, std::size_t best) {
 
 }  // namespace
 
-std::string fastest_text(const FileRows& all) {
+std::string fastest_text(const Rows& all) {
   const std::size_t index = fastest(all);
-  const FileRow& best = *all[index];
+  const RunRow& best = *all[index];
   std::string text =
       fmt::format("Fastest in this file: {} with batch {}", name_of(best), best.batch);
-  if (best.speedup && best.mode != "single") text += fmt::format(", {:.2f}x", *best.speedup);
+  if (best.speedup && !best.is_single()) text += fmt::format(", {:.2f}x", *best.speedup);
   return text +
          fmt::format(", {:.0f} rows a second in its median step.", best.samples_per_second()) +
          equals_text(all, index);
 }
 
-std::string changes_text(const FileRows& all, const FileRow& row) {
+std::string changes_text(const Rows& all, const RunRow& row) {
   std::string text;
-  for (const FileRow* other : all) {
+  for (const RunRow* other : all) {
     if (other->mode != row.mode || other->devices != row.devices || other->what_if == row.what_if) {
       continue;
     }

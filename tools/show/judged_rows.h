@@ -9,20 +9,17 @@
 
 namespace lockstep::tools {
 
-using FileRows = std::vector<const FileRow*>;
+using Rows = std::vector<const RunRow*>;
 
 enum class Changes { with, without };
 
 // The rows of one kind, with or without those that a --what-if changed.
-FileRows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes);
-
-// The last single-device row at or before it, or the first row if there is none.
-const FileRow& baseline_of(const FileRows& rows, std::size_t index);
+Rows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes);
 
 // Says which of the rows is fastest, and which others are as fast within the noise.
-std::string fastest_text(const FileRows& all);
+std::string fastest_text(const Rows& all);
 
 // Lists the rows of `all` that differ from `row` only by a --what-if; empty if there are none.
-std::string changes_text(const FileRows& all, const FileRow& row);
+std::string changes_text(const Rows& all, const RunRow& row);
 
 }  // namespace lockstep::tools

@@ -33,7 +33,7 @@ fs::path find_beside(const fs::path& run, const std::string& recorded) {
 std::string row_of_timeline(const RunFile& file, const Json& timeline) {
   // compare --predict puts predicted rows after those that it ran.
   const bool is_predicted = timeline["predicted"];
-  const auto found = std::find_if(file.rows.rbegin(), file.rows.rend(), [&](const FileRow& row) {
+  const auto found = std::find_if(file.rows.rbegin(), file.rows.rend(), [&](const RunRow& row) {
     return (row.kind == "predicted") == is_predicted;
   });
   if (found == file.rows.rend()) return {};

@@ -14,7 +14,7 @@ enum class TableWidth { terminal, wide };
 // A header line, and one line per row. A mark after a row's mode says that the row was disturbed
 // (contention.h).
 std::string table_header(TableWidth width);
-std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth width);
+std::string table_line(const RunRow& row, TableWidth width);
 
 // Two lines that explain the columns and name the baseline.
 std::string table_legend(const RunRow& baseline);

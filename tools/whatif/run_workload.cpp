@@ -91,7 +91,7 @@ RunWorkload read_run_workload(const std::string& path) {
   run.dataset = value_or(file, "dataset", "data");
   run.shares_statistics = file.config_value("sync_batch_norm") == "true";
   run.interrupted = file.interrupted;
-  const FileRow& first = file.rows[0];
+  const RunRow& first = file.rows[0];
   run.measured_on = is_cuda ? shown(file.host.gpus[0])
                             : device_name(shown(file.host.cpu), first.threads_per_device);
   run.step = *file.workload;
