@@ -43,22 +43,20 @@ function speedupBand(row) {
   return row.step_seconds_band.map(seconds => row.speedup * row.step_seconds / seconds).reverse();
 }
 
-// A row as the charts use it. What the file does not say is null or empty.
-function readRow(file, row) {
-  const kind = row.kind ?? 'measured', what_if = row.what_if ?? '';
+// A field that the file leaves out, or has as null.
+const missing = {
+  kind: 'measured', what_if: '', topology: '', slow_motion: 1, speedup: null, ideal_speedup: null, efficiency: null,
+  median_epoch_seconds: null, epoch_seconds: [], overlapped_comm_seconds: 0, comm_bytes_per_device_per_step: 0,
+  busy_fraction: [], peak_bytes: [], peak_bytes_beside_steps: [], epoch_accuracy: [],
+};
+
+// A row under the names of the file, and what the charts add to it.
+function readRow(file, fields) {
+  const row = {...missing, ...Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null))};
   return {
-    mode: row.mode, kind, what_if, name: `${row.mode} x${row.devices}${what_if && ` (${what_if})`}`,
-    cpu: kind === 'measured' && file.config?.device !== 'cuda',
-    topology: row.topology ?? '', slow_motion: row.slow_motion ?? 1,
-    devices: row.devices, batch: row.batch, rows_per_device: Math.floor(row.batch / row.devices),
-    contended: row.contended === true,
-    epochs: row.epoch_seconds ?? [], epoch: row.median_epoch_seconds ?? null, step: row.step_seconds,
-    band: row.step_seconds_band, unverified: row.band_verified === false, parts: row.breakdown_seconds, hidden: row.overlapped_comm_seconds ?? 0,
-    memory: row.memory_bytes ?? null, speedupBand: speedupBand(row),
-    speedup: row.speedup ?? null, ideal: row.ideal_speedup ?? null, efficiency: row.efficiency ?? null,
-    busy: row.busy_fraction ?? [], sent: row.comm_bytes_per_device_per_step ?? 0, peaks: row.peak_bytes ?? [], beside: row.peak_bytes_beside_steps ?? [],
-    equal: row.verdict?.equal ?? null, loss: row.final_loss ?? null, accuracy: row.test_accuracy ?? null,
-    accuracies: row.epoch_accuracy ?? [], validation: validation(file, row),
+    ...row, name: `${row.mode} x${row.devices}${row.what_if && ` (${row.what_if})`}`,
+    cpu: row.kind === 'measured' && file.config?.device !== 'cuda', rows_per_device: Math.floor(row.batch / row.devices),
+    equal: row.verdict?.equal ?? null, speedupBand: speedupBand(row), validation: validation(file, row),
     losses: {steps_per_point: row.losses?.steps_per_point ?? 1, mean: row.losses?.mean ?? []},
   };
 }
@@ -183,9 +181,9 @@ const lineConfig = (datasets, labels, xTitle, y) => ({
 });
 
 function epochFigure(parent, run, world) {
-  const unit = secondsUnit(most(world.rows.map(row => row.epoch ?? 0)));
+  const unit = secondsUnit(most(world.rows.map(row => row.median_epoch_seconds ?? 0)));
   const {lines, labels, xTitle} =
-      againstDevices(run, world, row => row.epoch === null ? null : row.epoch / unit[0]);
+      againstDevices(run, world, row => row.median_epoch_seconds === null ? null : row.median_epoch_seconds / unit[0]);
   if (lines.length === 0) return;
   for (const line of lines) {  // the single device as a level that others are seen against
     const known = line.data.filter(value => value !== null);
@@ -221,8 +219,8 @@ function speedupFigure(parent, run, world) {
     if (labels[0] === 1 && line.data[0] === null && !isGrowing(run)) line.data[0] = 1;
   }
   const ideal = labels.map(label => {
-    const row = world.rows.find(row => x(row) === label && row.ideal !== null);
-    return row ? row.ideal : null;
+    const row = world.rows.find(row => x(row) === label && row.ideal_speedup !== null);
+    return row ? row.ideal_speedup : null;
   });
   drawn.push(...speedupBands(world, drawn, labels, x));
   drawn.push({label: 'ideal', data: ideal, borderColor: css('faint'), backgroundColor: css('faint'),
@@ -256,8 +254,9 @@ function curveFigure(parent, {name, title, about, curves, xTitle, yTitle, begin}
 }
 
 function epochsFigure(parent, row) {
-  const unit = secondsUnit(most(row.epochs));
-  const curves = [{label: row.name, mode: row.mode, data: row.epochs.map((time, i) => ({x: i + 1, y: time / unit[0]}))}];
+  const unit = secondsUnit(most(row.epoch_seconds));
+  const data = row.epoch_seconds.map((time, i) => ({x: i + 1, y: time / unit[0]}));
+  const curves = [{label: row.name, mode: row.mode, data}];
   curveFigure(parent, {name: 'epoch', title: 'Epoch time', about: 'epoch by epoch', curves, xTitle: 'epoch',
     yTitle: `epoch time (${unit[1]})`});
 }
@@ -279,8 +278,8 @@ function lossFigure(parent, run) {
 }
 
 function accuracyFigure(parent, run) {
-  const curves = longest(run, row => row.accuracies).map(row => ({label: row.name, mode: row.mode,
-    data: row.accuracies.map((share, i) => ({x: i + 1, y: 100 * share}))}));
+  const curves = longest(run, row => row.epoch_accuracy).map(row => ({label: row.name, mode: row.mode,
+    data: row.epoch_accuracy.map((share, i) => ({x: i + 1, y: 100 * share}))}));
   const least = Math.min(...curves.flatMap(curve => curve.data.map(point => point.y)), 100);
   curveFigure(parent, {name: 'accuracy', title: 'Test accuracy', about: 'after each epoch', curves,
     xTitle: 'epoch', yTitle: 'correct (%)', begin: least > 50 ? 10 * Math.floor(least / 10) : 0});
@@ -327,36 +326,38 @@ const parts = [['forward'], ['backward'], ['optimizer'], ['exposed_comm', 'comm'
 
 // Parts in time; of rows of very different lengths in percent, with the times behind the bars.
 function breakdownFigure(parent, run, world) {
-  const rows = world.rows.filter(row => row.parts);
+  const rows = world.rows.filter(row => row.breakdown_seconds);
   if (rows.length === 0) return;
-  const unit = secondsUnit(most(rows.map(row => row.step)));
-  const isShare = most(rows.map(row => row.step)) > 20 * Math.min(...rows.map(row => row.step));
-  const scaled = (row, value) => isShare ? 100 * value / row.step : value / unit[0];
+  const unit = secondsUnit(most(rows.map(row => row.step_seconds)));
+  const isShare = most(rows.map(row => row.step_seconds)) > 20 * Math.min(...rows.map(row => row.step_seconds));
+  const scaled = (row, value) => isShare ? 100 * value / row.step_seconds : value / unit[0];
   const bars = parts.map(({key, color, name}) => ({label: name, backgroundColor: css(color), stack: 'step',
-    barThickness: 16, data: rows.map(row => scaled(row, row.parts[key]))})).filter(set => most(set.data) > 0);
-  const hidden = rows.map(row => scaled(row, row.hidden));
+    barThickness: 16, data: rows.map(row => scaled(row, row.breakdown_seconds[key]))})).filter(set => most(set.data) > 0);
+  const hidden = rows.map(row => scaled(row, row.overlapped_comm_seconds));
   if (most(hidden) > 0) {
     bars.push({label: 'communication hidden behind computation', backgroundColor: css('comm') + '6b', stack: 'hidden',
       barThickness: 6, data: hidden});
   }
-  const banded = !isShare && rows.some(row => row.band);
+  const banded = !isShare && rows.some(row => row.step_seconds_band);
   const shown = {
-    texts: rows.map(row => inUnit(row.step, secondsUnit(row.step))), ends: rows.map(row => scaled(row, row.step)),
-    bands: rows.map(row => banded && row.band ? row.band.map(value => scaled(row, value)) : null),
+    texts: rows.map(row => seconds(row.step_seconds)), ends: rows.map(row => scaled(row, row.step_seconds)),
+    bands: rows.map(row => banded && row.step_seconds_band?.map(value => scaled(row, value))),
   };
   const x = {stacked: true, min: 0, suggestedMax: most(shown.bands.map(band => band?.[1] ?? 0)), title: {display: true, text: isShare ? 'share of the step (%)' : `time (${unit[1]})`}};
   const config = barConfig(rows.map(row => labelOf(run, world, row)), bars, x, shown);
   config.options.scales.y.stacked = true;
   const notes = banded ? ['The thin line with ends is the band of a prediction: nine of ten published rows like it lie inside.'] : [];
-  if (rows.some(row => row.unverified)) notes.push('Rows without one are not verified: no published row is like them.');
+  if (rows.some(row => row.band_verified === false)) {
+    notes.push('Rows without one are not verified: no published row is like them.');
+  }
   figure(parent, {name: 'breakdown', width: 'half', title: "Where a step's time goes",
     about: `in rank 0's median step, ${world.short}`, height: barsHeight(rows.length, 64), config, notes});
 }
 
 function memoryFigure(parent, run, world) {
-  const rows = world.rows.filter(row => row.peaks.length > 0);
+  const rows = world.rows.filter(row => row.peak_bytes.length > 0);
   if (rows.length === 0) return;
-  const peaks = rows.map(row => most(row.peaks)), least = rows.map(row => Math.min(...row.peaks));
+  const peaks = rows.map(row => most(row.peak_bytes)), least = rows.map(row => Math.min(...row.peak_bytes));
   const unit = bytesUnit(most(peaks));
   const isUneven = peaks.some((bytes, i) => bytes > 1.05 * least[i]);
   const set = (label, values, alpha) => ({label, data: values.map(bytes => bytes / unit[0]), barThickness: isUneven ? 8 : 14,
@@ -377,18 +378,18 @@ const memoryParts = [['parameters', 'backward'], ['gradients', 'forward'], ['opt
   ['activations', 'comm'], ['buckets', 'copy'], ['workspace', 'wait']];
 
 function memoryPartsFigure(parent, run, world) {
-  const rows = world.rows.filter(row => row.memory);
+  const rows = world.rows.filter(row => row.memory_bytes);
   if (rows.length === 0) return;
-  const total = row => Object.values(row.memory).reduce((sum, bytes) => sum + bytes, 0);
+  const total = row => Object.values(row.memory_bytes).reduce((sum, bytes) => sum + bytes, 0);
   const unit = bytesUnit(most(rows.map(total)));
   const bars = memoryParts.map(([key, color]) => ({label: key, backgroundColor: css(color), barThickness: 16,
-    data: rows.map(row => row.memory[key] / unit[0])})).filter(set => most(set.data) > 0);
+    data: rows.map(row => row.memory_bytes[key] / unit[0])})).filter(set => most(set.data) > 0);
   const shown = {texts: rows.map(row => inUnit(total(row), unit)), ends: rows.map(row => total(row) / unit[0])};
   const x = {stacked: true, min: 0, title: {display: true, text: `memory (${unit[1]})`}};
   const config = barConfig(rows.map(row => labelOf(run, world, row)), bars, x, shown);
   config.options.scales.y.stacked = true;
   figure(parent, {name: 'memory-parts', width: 'half', title: 'Memory', about: 'of the device that needs most, predicted',
-    height: barsHeight(rows.length, 64), config, notes: rows.some(row => row.memory.activations > 0) ? []
+    height: barsHeight(rows.length, 64), config, notes: rows.some(row => row.memory_bytes.activations > 0) ? []
       : ['Without activations, which are not known for this net.']});
 }
 
@@ -475,7 +476,8 @@ function folded(title, ...children) {
 
 function rowTable(run) {
   const unit = values => bytesUnit(most(values));
-  const sent = unit(run.rows.map(row => row.sent)), peak = unit(run.rows.map(row => most(row.peaks)));
+  const sent = unit(run.rows.map(row => row.comm_bytes_per_device_per_step));
+  const peak = unit(run.rows.map(row => most(row.peak_bytes)));
   const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
   const known = (value, text) => value === null || value === undefined ? '' : text(value);
   const factor = value => `${value.toFixed(2)}x`;
@@ -483,16 +485,18 @@ function rowTable(run) {
     ['mode', row => row.mode + (row.contended ? '*' : '')],
     ['kind', row => kindOf(row) + (row.kind === 'acted' && row.slow_motion !== 1 ? ` 1 : ${short(row.slow_motion)}` : '')],
     ['what if', row => row.what_if], ['devices', row => row.devices], ['batch', row => row.batch],
-    ['epoch', row => known(row.epoch, seconds)], ['step', row => seconds(row.step)],
-    ['step, band', row => known(row.band, band => `${seconds(band[0])} to ${seconds(band[1])}`)],
-    ['speed-up', row => known(row.speedup, factor)], ['ideal', row => known(row.ideal, factor)],
+    ['epoch', row => known(row.median_epoch_seconds, seconds)], ['step', row => seconds(row.step_seconds)],
+    ['step, band', row => known(row.step_seconds_band, band => `${seconds(band[0])} to ${seconds(band[1])}`)],
+    ['speed-up', row => known(row.speedup, factor)], ['ideal', row => known(row.ideal_speedup, factor)],
     ['efficiency', row => known(row.efficiency, value => percent(shownEfficiency(value)))],
-    ['busy', row => row.busy.length ? percent(mean(row.busy)) : ''],
-    ['exposed comm.', row => known(row.parts, all => seconds(all.exposed_comm))],
-    ['sent per step', row => row.sent ? inUnit(row.sent, sent) : '0'],
-    ['peak memory', row => row.peaks.length ? inUnit(most(row.peaks), peak) : ''],
-    ['memory beside steps', row => row.beside.length ? inUnit(most(row.beside), peak) : ''],
-    ['loss', row => known(row.loss, short)], ['validation loss', row => known(row.validation.at(-1)?.loss, short)], ['accuracy', row => known(row.accuracy, value => percent(value, 1))],
+    ['busy', row => row.busy_fraction.length ? percent(mean(row.busy_fraction)) : ''],
+    ['exposed comm.', row => known(row.breakdown_seconds, all => seconds(all.exposed_comm))],
+    ['sent per step', row => row.comm_bytes_per_device_per_step ? inUnit(row.comm_bytes_per_device_per_step, sent) : '0'],
+    ['peak memory', row => row.peak_bytes.length ? inUnit(most(row.peak_bytes), peak) : ''],
+    ['memory beside steps', ({peak_bytes_beside_steps: all}) => all.length ? inUnit(most(all), peak) : ''],
+    ['loss', row => known(row.final_loss, short)],
+    ['validation loss', row => known(row.validation.at(-1)?.loss, short)],
+    ['accuracy', row => known(row.test_accuracy, value => percent(value, 1))],
     ['verdict', row => known(row.equal, equal => equal ? 'equal' : 'WRONG')],
   ].filter(([, text]) => run.rows.some(row => text(row) !== ''));
   const head = el('tr', {}, ...columns.map(([name]) => el('th', {}, name)));
@@ -547,7 +551,7 @@ function drawRun(parent, run) {
     if (unique(world.rows.map(row => row.devices)).length > 1 || isGrowing(run)) {
       speedupFigure(figures, run, world);
       epochFigure(figures, run, world);
-    } else if (world.rows.length === 1 && world.rows[0].epochs.length > 0) {
+    } else if (world.rows.length === 1 && world.rows[0].epoch_seconds.length > 0) {
       epochsFigure(figures, world.rows[0]);
     }
     if (world === worlds[0]) {
@@ -580,7 +584,7 @@ function overview(parent) {
   const body = runs.map((run, i) => {
     const row = run.rows[run.judged];
     return el('tr', {}, el('td', {}, el('a', {href: `#run-${i + 1}`}, run.name)), cell(run.headline, 'text'),
-      cell(row.name), cell(seconds(row.step)), cell(row.speedup === null ? '' : `${row.speedup.toFixed(2)}x`),
+      cell(row.name), cell(seconds(row.step_seconds)), cell(row.speedup === null ? '' : `${row.speedup.toFixed(2)}x`),
       cell(row.efficiency === null ? '' : percent(shownEfficiency(row.efficiency))));
   });
   const head = ['run', 'in a sentence', 'row', 'step', 'speed-up', 'efficiency'].map(
