@@ -54,9 +54,10 @@ STRATEGIES = {
     "shard_grad_op": "zero2",  # of PyTorch's FSDP
     **dict.fromkeys(["full_shard", "fsdp", "fsdp2"], "zero3"),
 }  # fmt: skip
-# Nets whose layers the program knows under this name.
+# Nets whose layers, or tensors, the program knows under this name.
 KNOWN_SHAPES = {"vgg": "vgg16", **{name: name for name in
-                ("alexnet", "vgg16", "lenet", "bert-base", "bert-large", "gpt2", "gpt2-medium")}}  # fmt: skip
+                ("alexnet", "vgg16", "lenet", "bert-base", "bert-large", "gpt2", "gpt2-medium", "resnet50", "resnet101",
+                 "resnet152")}}  # fmt: skip
 KNOWN_FAMILIES = {
     "mpt-125m": "gpt:12-12-768-2048", "mpt-350m": "gpt:24-16-1024-2048", "mpt-760m": "gpt:24-12-1536-2048",
     "mpt-1b": "gpt:24-16-2048-2048", "mpt-3b": "gpt:32-20-2560-2048", "mpt-7b": "gpt:32-32-4096-2048",

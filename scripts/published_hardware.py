@@ -167,9 +167,24 @@ def find_host(hardware, interconnect):
     return SERVERS[generation], gpu
 
 
-def write_host(folder, name, preset, gpu, per_host, has_peers):
-    """A file with the preset's machine, with another GPU or fewer of them, or without peer access."""
+def give_slots(machine, socket_gb_per_s):
+    """Four GPUs in slots of their own, two to a socket: a server of two sockets has enough lanes for four, but not for
+    eight."""
+    pcie = next(link for link in machine["links"] if link["kind"] == "pcie")["gb_per_s"]
+    gpus = [f"gpu{i}" for i in range(4)]
+    nodes = {**dict.fromkeys(gpus, "gpu"), "cpu0": "cpu", "cpu1": "cpu"}
+    machine["nodes"] = [{"name": name, "kind": kind} for name, kind in nodes.items()]
+    machine["links"] = [{"from": gpu, "to": f"cpu{i // 2}", "kind": "pcie", "gb_per_s": pcie}
+                        for i, gpu in enumerate(gpus)]  # fmt: skip
+    machine["links"].append({"from": "cpu0", "to": "cpu1", "kind": "socket", "gb_per_s": socket_gb_per_s})
+
+
+def write_host(folder, name, preset, gpu, per_host, has_peers, socket_gb_per_s=None):
+    """A file with the preset's machine, with another GPU or fewer of them, without peer access, or, if the speed
+    between its sockets is given, with a slot for each GPU."""
     machine = read_preset(preset)
+    if socket_gb_per_s:
+        give_slots(machine, socket_gb_per_s)
     gpus = [node["name"] for node in machine["nodes"] if node["kind"] == "gpu"]
     gone = set(gpus[per_host:])
     machine["nodes"] = [node for node in machine["nodes"] if node["name"] not in gone]
@@ -181,7 +196,7 @@ def write_host(folder, name, preset, gpu, per_host, has_peers):
             machine["host"].pop("staging", None)
     if not has_peers:
         machine["peer_access"] = False
-    path = Path(folder) / f"{name.replace(' ', '_')}-{per_host}.json"
+    path = Path(folder) / f"{name.replace(' ', '_').replace('/', '_')}-{per_host}.json"
     path.write_text(json.dumps(machine))
     return str(path)
 
@@ -196,7 +211,8 @@ def find_hardware(hardware, interconnect, num_gpus, folder):
     is_full = has_words(words, "dgx", "hgx")
     counts_hosts = is_full or has_words(words, *MACHINES)
     in_preset = sum(node["kind"] == "gpu" for node in read_preset(preset)["nodes"])
-    per_host = in_preset
+    slots = has_words(words_of(interconnect), "own slots")
+    per_host = in_preset = 4 if slots else in_preset
     if counts_hosts and not is_full and 1 < count <= num_gpus:
         per_host = min(in_preset, -(-num_gpus // count))
     num_hosts = -(-num_gpus // per_host)
@@ -205,8 +221,11 @@ def find_hardware(hardware, interconnect, num_gpus, folder):
     shown = f"{preset} with {gpu.device()['name']}" if gpu else preset
     has_peers = not has_words(words_of(interconnect), "without peer access")
     shown += "" if has_peers else " without peer access"
-    is_preset = not gpu and per_host == in_preset and has_peers
-    topology = preset if is_preset else write_host(folder, shown, preset, gpu, per_host, has_peers)
+    # Broadwell's QPI, unless it is Skylake's UPI: NCCL's src/graph/topo.h.
+    socket = (10 if has_words(words_of(interconnect), "upi") else 6) if slots else None
+    shown += f" in slots of their own, {socket} GB/s between sockets" if slots else ""
+    is_preset = not gpu and per_host == in_preset and has_peers and not slots
+    topology = preset if is_preset else write_host(folder, shown, preset, gpu, per_host, has_peers, socket)
     if num_hosts == 1:
         return topology, shown
     speed = network_speed(interconnect)

@@ -72,26 +72,29 @@ double extra_network(const NcclGroup& group) {
   return group.extra_network_seconds * 1e6;
 }
 
-// Times that the bytes go around the ring: reduced and gathered, or one of them.
-enum class Rounds { one = 1, two = 2 };
+// Times that the bytes go around the ring: reduced and gathered, or one of them; rooted: all of
+// them from the root around to the last rank, or the way back.
+enum class Rounds { one, two, rooted };
 
 double ring_seconds(const NcclGroup& group, Protocol protocol, double num_bytes, Rounds rounds) {
-  const auto times = static_cast<double>(rounds);
+  const double times = rounds == Rounds::two ? 2 : 1;
   const auto ranks = static_cast<double>(group.num_ranks);
   const auto hosts = static_cast<double>(group.num_hosts);
+  const double steps = rounds == Rounds::rooted ? ranks : times * (ranks - 1);
   const Latencies& intra = group.over_nvlink ? kNvlinkRing : kPciRing;
   const double network_steps = times * (hosts - 1);
   // With several hosts, LL's flags take a detour inside each.
   const double detour = group.num_hosts > 1 && protocol == kLL ? 1.8 : 1;
-  double latency =
-      kRingBase[protocol] +
-      (times * (ranks - 1) - network_steps) * (intra[protocol] * detour + extra_step(group)) +
-      network_steps * (kNetRing[protocol] + extra_network(group));
+  double latency = kRingBase[protocol] +
+                   (steps - network_steps) * (intra[protocol] * detour + extra_step(group)) +
+                   network_steps * (kNetRing[protocol] + extra_network(group));
   // The plateau of an all-reduce's ring between hosts.
   const bool is_large = rounds == Rounds::two && num_bytes >= ranks / 16 * 65536;
   if (protocol == kSimple && group.num_hosts > 1 && is_large) latency *= 1.9;
   const double share = protocol == kLL ? 0.25 : protocol == kLL128 ? 0.92 : 1;
-  const double bandwidth = group.bus_bytes_per_second * share * ranks / (times * (ranks - 1));
+  const double bus =
+      rounds == Rounds::rooted ? group.chain_bytes_per_second : group.bus_bytes_per_second;
+  const double bandwidth = bus * share * ranks / steps;
   return latency * 1e-6 + num_bytes / bandwidth;
 }
 
@@ -141,10 +144,12 @@ double nvswitch_bytes_per_second(const Topology& topology, std::size_t num_gpus)
   return slowest;
 }
 
-// The ring over PCIe and sockets: every device sends a byte to the next one at once.
-double shared_ring_bytes_per_second(Network& network, std::size_t num_devices) {
+// The ring over PCIe and sockets: every device, or all but the last, sends a byte to the next one
+// at once.
+double shared_ring_bytes_per_second(Network& network, std::size_t num_devices,
+                                    std::size_t num_senders) {
   Traffic traffic(network);
-  for (std::size_t i = 0; i < num_devices; ++i) {
+  for (std::size_t i = 0; i < num_senders; ++i) {
     traffic.add(network.gpu(i), network.gpu((i + 1) % num_devices), 1);
   }
   return 1 / traffic.wire_seconds();
@@ -182,7 +187,9 @@ NcclGroup nccl_group(Network& network, std::size_t num_devices) {
     group.over_nvlink = by_switch > 0 || by_links > 0;
     intra = by_switch > 0  ? by_switch
             : by_links > 0 ? by_links
-                           : shared_ring_bytes_per_second(network, per_host);
+                           : shared_ring_bytes_per_second(network, per_host, per_host);
+    group.chain_bytes_per_second =
+        group.over_nvlink ? intra : shared_ring_bytes_per_second(network, per_host, per_host - 1);
     if (is_hopper(topology) && by_switch > 0 && group.num_hosts == 1 && per_host >= kMinNvlsRanks) {
       group.nvls_bytes_per_second = by_switch * kNvlsEfficiency;
     }
@@ -216,18 +223,30 @@ double nccl_all_reduce_seconds(const NcclGroup& group, double num_bytes, NcclAlg
   return best;
 }
 
-double nccl_half_seconds(const NcclGroup& group, double num_bytes) {
+namespace {
+
+double fastest_ring_seconds(const NcclGroup& group, double num_bytes, Rounds rounds) {
   if (group.num_ranks < 2 || num_bytes <= 0) return 0;
   double best = std::numeric_limits<double>::infinity();
   for (const Protocol protocol : {kLL, kLL128, kSimple}) {
     if (protocol == kLL128 && !group.has_ll128) continue;
-    best = std::min(best, ring_seconds(group, protocol, num_bytes, Rounds::one));
+    best = std::min(best, ring_seconds(group, protocol, num_bytes, rounds));
   }
   return best;
 }
 
+}  // namespace
+
+double nccl_half_seconds(const NcclGroup& group, double num_bytes) {
+  return fastest_ring_seconds(group, num_bytes, Rounds::one);
+}
+
+double nccl_rooted_seconds(const NcclGroup& group, double num_bytes) {
+  return fastest_ring_seconds(group, num_bytes, Rounds::rooted);
+}
+
 double nccl1_ring_bytes_per_second(Network& network, std::size_t num_devices) {
-  return num_devices < 2 ? 0 : shared_ring_bytes_per_second(network, num_devices);
+  return num_devices < 2 ? 0 : shared_ring_bytes_per_second(network, num_devices, num_devices);
 }
 
 double nccl1_all_reduce_seconds(double ring_bytes_per_second, std::size_t num_ranks,

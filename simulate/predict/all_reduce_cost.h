@@ -35,6 +35,7 @@ struct NcclGroup {
   bool over_nvlink = false;
   bool has_ll128 = false;            // NVLink from Volta on
   double bus_bytes_per_second = 0;   // the ring's rate
+  double chain_bytes_per_second = 0;  // the same without the way from the last rank to the first
   double nvls_bytes_per_second = 0;  // algorithm bandwidth; 0: no NVLS
   // Added to NCCL's constants for links' latencies: per step within a host, and between hosts.
   double extra_step_seconds = 0;
@@ -57,6 +58,10 @@ double nccl_all_reduce_seconds(const NcclGroup& group, double num_bytes,
 // left out: sums in the switch halve an all-reduce's bytes, but a device has to receive all of an
 // all-gather's.
 double nccl_half_seconds(const NcclGroup& group, double num_bytes);
+
+// A broadcast, or a reduction to one rank: along the ring, which is then a chain, all bytes once,
+// in n steps. Source: ncclTopoTuneModel.
+double nccl_rooted_seconds(const NcclGroup& group, double num_bytes);
 
 // NCCL 1, which ignored the topology: one ring in the order of the devices, with a hop over NVLink
 // if two neighbours have one. On a DGX-1 the ring of eight leaves NVLink between 3 and 4, and

@@ -102,6 +102,7 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   trace::StepBreakdown& breakdown = result.breakdown;
   std::vector<DoneWork> computes;
   std::vector<DoneWork> comms;
+  std::vector<DoneWork> hosts;  // beside the device
   double copies = 0;
   double late = 0;
   double first = end - begin;
@@ -123,7 +124,9 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
     if (work.category == Category::backward) breakdown.backward += seconds;
     if (work.category == Category::optimizer) breakdown.optimizer += seconds;
     if (work.category == Category::host) breakdown.host += seconds;
+    if (work.category == Category::host && work.lane == WorkLane::host) hosts.push_back(clipped);
   }
+  breakdown.host -= overlap(computes, hosts);  // hidden
   const double busy = breakdown.forward + breakdown.backward + breakdown.optimizer;
   const double idle = std::max(0.0, end - begin - busy - breakdown.host);
   breakdown.data = late == first ? std::min(late, idle) : 0;

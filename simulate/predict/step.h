@@ -84,6 +84,15 @@ struct Workload {
 // The same step with `factor` times the rows: forward, backward and input scale, the rest stays.
 Workload with_rows(Workload workload, double factor);
 
+// The host of PyTorch's DataParallel: one interpreter, which copies one replica's modules after the
+// other, and under its lock launches the forward passes of all replicas in turns. Autograd's
+// threads, one for each device, need no interpreter. Source: replicate() and parallel_apply() in
+// torch/nn/parallel; Li et al., "PyTorch Distributed", VLDB 2020, section 2.
+struct PythonHost {
+  double copy_seconds = 0;     // of one replica's modules
+  double forward_seconds = 0;  // until one replica's forward pass has been launched
+};
+
 struct StepOptions {
   Strategy strategy = Strategy::ddp;
   std::size_t num_devices = 1;
@@ -111,6 +120,9 @@ struct StepOptions {
   // Off: gradients leave when the whole backward pass is over, and the parameters of zero1 and
   // zero2 have all been gathered before the forward pass begins. Not for zero3 and a pipeline.
   enum class Overlap { on, off } overlap = Overlap::on;
+  // For data_parallel: PyTorch's, whose parameters and gradients travel by NCCL's broadcasts and
+  // reductions. Empty: the engine's, whose replicas' threads share no lock, and which copies.
+  std::optional<PythonHost> python = {};
 };
 
 struct PredictedStep {

@@ -59,6 +59,13 @@ Exchange reduce_on_first(Network& network, std::size_t num_devices,
   return exchange;
 }
 
+Exchange rooted_exchange(Network& network, std::size_t num_devices, double num_bytes) {
+  const double seconds = nccl_rooted_seconds(nccl_group(network, num_devices), num_bytes) +
+                         traffic_seconds(network.topology().device, 2 * num_bytes);
+  // A rank in the middle of the ring passes both on.
+  return {seconds, seconds, num_devices > 2 ? 2 * num_bytes : num_bytes};
+}
+
 namespace {
 
 // With several hosts, each keeps its part of the parameters, and gets that part of every host's
@@ -183,7 +190,8 @@ void StepWork::prepare() {
     exchange_ = reduce_on_devices(network_, num_devices(), sizes);
     comm_bytes_ = exchange_.bytes_of_busiest;
   } else if (strategy == Strategy::data_parallel) {
-    exchange_ = reduce_on_first(network_, num_devices(), sizes);
+    exchange_ = has_python() ? rooted_exchange(network_, num_devices(), gradient_bytes())
+                             : reduce_on_first(network_, num_devices(), sizes);
     comm_bytes_ = exchange_.bytes_of_busiest;
   } else {
     comm_bytes_ = gradient_bytes();
@@ -222,11 +230,23 @@ double StepWork::copy_seconds(const LayerWork& layer) const {
 
 // Rows and parameters leave the first device together.
 void StepWork::add_replication() {
+  if (has_python()) return add_python_replication();
   Traffic traffic(network_);
   for (std::size_t i = 1; i < num_devices(); ++i) {
     traffic.add(network_.gpu(0), network_.gpu(i), workload_.input_bytes + gradient_bytes());
   }
   gate_ = {copy_down("scatter and replicate", traffic.seconds(), workload_.gradient_bytes())};
+}
+
+void StepWork::add_python_replication() {
+  Traffic rows(network_);
+  for (std::size_t i = 1; i < num_devices(); ++i) {
+    rows.add(network_.gpu(0), network_.gpu(i), workload_.input_bytes);
+  }
+  const double seconds = rows.seconds() + exchange_.broadcast_seconds;
+  const std::size_t sent = copy_down("scatter and replicate", seconds, workload_.gradient_bytes());
+  const double copies = static_cast<double>(num_devices()) * options_.python->copy_seconds;
+  gate_ = {sent, add({WorkLane::host, trace::Category::host, "copy modules", copies, 0, gate_})};
 }
 
 // Outputs are small: what counts is the way there and their gradients' way back. The first device,
@@ -284,20 +304,40 @@ StepWork::Places StepWork::exchange_statistics(std::size_t index, trace::Categor
 }
 
 void StepWork::add_forward() {
+  // All replicas' launches of a layer, which are in turns.
+  const double launches = has_python() ? static_cast<double>(num_devices()) *
+                                             options_.python->forward_seconds /
+                                             static_cast<double>(workload_.layers.size())
+                                       : 0;
   for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
     Places after = gate_;
     if (!arrived_.empty()) after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
+    if (has_python()) {
+      after.push_back(add({WorkLane::host, trace::Category::host, "launch", launches, 0, gate_}));
+    }
     after = exchange_statistics(i, trace::Category::forward, std::move(after));
     compute(trace::Category::forward, names_[i], workload_.layers[i].forward_seconds,
             std::move(after));
   }
 }
 
+double StepWork::backward_share() const {
+  if (!has_python()) return 1;
+  double forward = 0, backward = 0;
+  for (const LayerWork& layer : workload_.layers) {
+    forward += layer.forward_seconds;
+    backward += layer.backward_seconds;
+  }
+  const double longer = options_.python->forward_seconds - forward;
+  return longer > 0 ? std::max(0.0, backward - longer) / backward : 1;
+}
+
 StepWork::Places StepWork::add_backward() {
   Places backward(workload_.layers.size());
+  const double share = backward_share();
   for (std::size_t i = workload_.layers.size(); i-- > 0;) {
     const LayerWork& layer = workload_.layers[i];
-    const double seconds = layer.backward_seconds + copy_seconds(layer);
+    const double seconds = share * layer.backward_seconds + copy_seconds(layer);
     const bool is_first = i + 1 == workload_.layers.size();
     Places after = exchange_statistics(i, trace::Category::backward, is_first ? gate_ : Places{});
     backward[i] = compute(trace::Category::backward, names_[i], seconds, std::move(after));

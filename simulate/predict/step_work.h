@@ -28,6 +28,11 @@ Exchange reduce_on_devices(Network& network, std::size_t num_devices,
 Exchange reduce_on_first(Network& network, std::size_t num_devices,
                          const std::vector<std::size_t>& tensor_bytes);
 
+// PyTorch's DataParallel: NCCL broadcasts the parameters from device 0 and sums the gradients
+// there, behind a kernel that copies them into one buffer. Source: broadcast_coalesced and
+// reduce_add_coalesced in torch/nn/parallel/comm.py.
+Exchange rooted_exchange(Network& network, std::size_t num_devices, double num_bytes);
+
 // Every device sends num_bytes to its host's memory (up), or receives them from there.
 enum class HostWay { up, down };
 double host_seconds(Network& network, std::size_t num_devices, double num_bytes, HostWay way);
@@ -86,6 +91,11 @@ class StepWork {
   double optimizer_seconds(double share) const;
   void add_fixed_work();
   void add_replication();
+  // PyTorch's: the broadcast beside the interpreter's copies of the modules.
+  void add_python_replication();
+  bool has_python() const {
+    return options_.python && options_.strategy == Strategy::data_parallel && num_devices() > 1;
+  }
   void add_gather();
   void add_buffers();
   // Ranks exchange the sums of a batch norm, which takes so many seconds to make; returns the work
@@ -93,6 +103,9 @@ class StepWork {
   Places exchange_statistics(std::size_t layer, trace::Category category, Places after);
   void add_forward();
   Places add_backward();  // each layer's work
+  // The backward pass's part of its time that is left if the forward pass, on one device too, takes
+  // as long as its launches: a measured step is known only as a whole.
+  double backward_share() const;
   // --- ZeRO ---
   bool has_shards() const;
   bool overlaps_shards() const;

@@ -93,6 +93,26 @@ TEST_F(Predict, AWorkloadsProductsHaveAPrecision) {
   expect_rejected(run("--all-reduce 1M --topology dgx-a100 --precision bf16"), 2, {"--precision"});
 }
 
+TEST_F(Predict, DpTakesTheTimeOfItsInterpreter) {
+  const auto steps = [&](const std::string& flags) {
+    expect_success(
+        run("--step 0.05 --batch-per-gpu 12 --topology dgx-a100 --devices 4 --modes "
+            "ddp,dp --json p.json " +
+            flags));
+    const json rows = read_json(folder_ / "p.json")["rows"];
+    return std::pair<double, double>(rows[1]["step_seconds"], rows[2]["step_seconds"]);
+  };
+  const auto [ddp, dp] = steps("--params 25.6M");
+  EXPECT_GT(dp, ddp);
+  const auto [other_ddp, slow] = steps("--params 25.6M --host-ms 40");
+  EXPECT_EQ(other_ddp, ddp);
+  EXPECT_GT(slow, dp + 4 * 20e-3);
+  EXPECT_EQ(read_json(folder_ / "p.json")["config"]["host_ms"], 40);
+  // A deeper net of as many parameters has more tensors to copy and to launch.
+  EXPECT_GT(steps("--model resnet152 --params 25.6M").second, 1.2 * dp);
+  EXPECT_NEAR(steps("--model resnet50 --params 25.6M").second, dp, 0.01 * dp);
+}
+
 TEST_F(Predict, MicroBatchesHideLessOfTheGradientsWay) {
   write("run.json", run_file(two_layers()));
   const std::string flags = "--workload run.json --topology dgx1-v100 --devices 8 --json p.json ";

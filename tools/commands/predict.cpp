@@ -46,7 +46,7 @@ struct PredictFlags {
   bool how = false;
   std::string flops, precision;
   std::string from_trace;
-  std::optional<double> step;
+  std::optional<double> step, host_ms;
   std::optional<int> batch_per_gpu;
   std::string topology, json_path, trace_path, html_path;
   std::string devices = "1,2,4,8";
@@ -174,6 +174,9 @@ PredictionTask read_task(const PredictFlags& flags) {
     } else {
       read_trace(flags, task);
     }
+    if (flags.host_ms) {
+      task.net->host_seconds = 1e-3 * require_positive("--host-ms", *flags.host_ms);
+    }
     task.run.rows_per_epoch = kNetSamples;
     if (flags.rows) task.run.rows_per_epoch = require_positive("--rows", *flags.rows);
     task.run.dataset = count_text(task.run.rows_per_epoch, "sample");
@@ -280,6 +283,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
   if (flags.overlap != "on") json["overlap"] = flags.overlap;
   if (flags.accumulate != 1) json["accumulate"] = flags.accumulate;
   if (flags.no_sync) json["no_sync"] = true;
+  if (flags.host_ms) json["host_ms"] = *flags.host_ms;
   if (flags.pipeline_schedule != "gpipe") json["pipeline_schedule"] = flags.pipeline_schedule;
   if (flags.micro_batches) json["micro_batches"] = *flags.micro_batches;
   if (!flags.plan.empty()) json["plan"] = flags.plan;
@@ -428,7 +432,8 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
   require(subjects == 1, ErrorCode::Usage, "predict",
           "give one of --workload RUN.json, --params 25.6M (or --model NAME, --family NAME or "
           "--from-trace TRACE.json), --all-reduce BYTES");
-  const bool has_net_flag = flags.step || flags.batch_per_gpu || !flags.flops.empty();
+  const bool has_net_flag =
+      flags.step || flags.batch_per_gpu || !flags.flops.empty() || flags.host_ms;
   require(has_net || !flags.rows, ErrorCode::Usage, "--rows",
           "a run file knows its rows; leave it out");
   if (!flags.find.empty()) parse_wish(flags.find);
@@ -436,7 +441,7 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
       flags.find.empty() || flags.rows || flags.find.find("epoch") == std::string::npos || !has_net,
       ErrorCode::Usage, "--find", "an epoch needs its number of samples: add --rows");
   require(has_net || !has_net_flag, ErrorCode::Usage, "predict",
-          "--step, --batch-per-gpu and --flops need --params, --model or --family");
+          "--step, --batch-per-gpu, --flops and --host-ms need --params, --model or --family");
   require(!flags.topology.empty(), ErrorCode::Usage, "--topology",
           "name a topology such as {}, or a file", predict::preset_names().front());
   require_writable(
@@ -522,6 +527,11 @@ void add_machine_flags(CLI::App& predict, PredictFlags& flags) {
   predict.add_flag("--no-sync", flags.no_sync,
                    "zero2 and zero3 reduce gradients with the last micro-batch only, as FSDP does "
                    "under no_sync()");
+  add(predict, "--host-ms", flags.host_ms,
+      "for dp: milliseconds until model(x) returns on one GPU, which is still computing (default: "
+      "a "
+      "guess, 0.083 for each tensor of parameters)",
+      "MS");
   add(predict, "--pipeline-schedule", flags.pipeline_schedule,
       "the order of a pipeline's passes; interleaved has two chunks on each stage")
       ->check(one_of({"gpipe", "1f1b", "interleaved"}));
@@ -549,23 +559,22 @@ void add_predict_flags(CLI::App& predict, PredictFlags& flags) {
       "write a page here: speed-up with its band, and memory as stacked bars", "FILE");
   add(predict, "--json", flags.json_path, "write the rows here (-: standard output)", "FILE");
   for (const char* const name :
-       {"--precision", "--strategy", "--overlap", "--accumulate", "--no-sync",
+       {"--precision", "--strategy", "--overlap", "--accumulate", "--no-sync", "--host-ms",
         "--pipeline-schedule", "--micro-batches", "--plan", "--bucket-mib", "--first-bucket-mib",
         "--what-if", "--trace", "--html"}) {
     predict.get_option(name)->excludes(predict.get_option("--all-reduce"));
   }
-  group_flags(
-      predict,
-      {{"Most used",
-        {"--workload", "--model", "--params", "--batch-per-gpu", "--step", "--topology",
-         "--devices", "--strategy", "--what-if", "--json"}},
-       {"What to predict",
-        {"--rows", "--find", "--how", "--from-trace", "--family", "--all-reduce", "--flops",
-         "--precision", "--recompute", "--optimizer"}},
-       {"How the devices share the work",
-        {"--accumulate", "--no-sync", "--overlap", "--pipeline-schedule", "--micro-batches"}},
-       {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
-       {"What to write", {"--trace", "--html"}}});
+  group_flags(predict, {{"Most used",
+                         {"--workload", "--model", "--params", "--batch-per-gpu", "--step",
+                          "--topology", "--devices", "--strategy", "--what-if", "--json"}},
+                        {"What to predict",
+                         {"--rows", "--find", "--how", "--from-trace", "--family", "--all-reduce",
+                          "--flops", "--precision", "--recompute", "--optimizer"}},
+                        {"How the devices share the work",
+                         {"--accumulate", "--no-sync", "--overlap", "--host-ms",
+                          "--pipeline-schedule", "--micro-batches"}},
+                        {"How fast", {"--plan", "--bucket-mib", "--first-bucket-mib"}},
+                        {"What to write", {"--trace", "--html"}}});
 }
 
 }  // namespace

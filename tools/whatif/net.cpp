@@ -71,35 +71,40 @@ struct KnownNet {
   std::string_view name;
   double parameters;
   double forward_gflop;
+  int tensors;                                    // of parameters; 0: as many as the shapes have
   std::vector<LayerShape> (*shapes)() = nullptr;  // null: the shapes of any net of this size
 };
 
 // Images: from torchvision's documentation, whose GFLOPS count a multiply-add once; lenet is
 // Caffe's, inception-bn MXNet's. gpt2 has sequences of 1024 tokens, bert of 512. A token takes two
 // operations for each weight that it meets, and 4 * context * width per block for attention.
+// Tensors: of torchvision's nets, and of transformers'.
 constexpr KnownNet kKnownNets[] = {
-    {"lenet", 431'080, 0.0046, lenet},
-    {"alexnet", 61'100'840, 1.43, alexnet},
-    {"vgg16", 138'357'544, 30.9, vgg16},
-    {"inception-bn", 11'300'000, 4.0},
-    {"inception3", 27'161'264, 11.4},
-    {"mobilenet_v2", 3'504'872, 0.6},
-    {"efficientnet_b0", 5'288'548, 0.78},
-    {"densenet121", 7'978'856, 5.67},
-    {"resnet18", 11'689'512, 3.63},
-    {"resnet34", 21'797'672, 7.33},
-    {"resnet50", 25'557'032, 8.18},
-    {"resnet101", 44'549'160, 15.6},
-    {"resnet152", 60'192'808, 23.0},
-    {"resnext50_32x4d", 25'028'904, 8.46},
-    {"convnext_tiny", 28'589'128, 8.91},
-    {"vit_b_16", 86'567'656, 35.1, [] { return transformer_shapes(12, 768, 197, 1000); }},
-    {"bert-base", 109'482'240, 96.8, [] { return transformer_shapes(12, 768, 512, 30'522); }},
-    {"bert-large", 335'141'888, 335, [] { return transformer_shapes(24, 1024, 512, 30'522); }},
-    {"gpt2", 124'439'808, 292, [] { return transformer_shapes(12, 768, 1024, 50'257); }},
-    {"gpt2-medium", 354'823'168, 828, [] { return transformer_shapes(24, 1024, 1024, 50'257); }},
-    {"gpt2-large", 774'030'080, 1776, [] { return transformer_shapes(36, 1280, 1024, 50'257); }},
-    {"gpt2-xl", 1'557'611'200, 3509, [] { return transformer_shapes(48, 1600, 1024, 50'257); }},
+    {"lenet", 431'080, 0.0046, 8, lenet},
+    {"alexnet", 61'100'840, 1.43, 16, alexnet},
+    {"vgg16", 138'357'544, 30.9, 32, vgg16},
+    {"inception-bn", 11'300'000, 4.0, 0},
+    {"inception3", 27'161'264, 11.4, 292},
+    {"mobilenet_v2", 3'504'872, 0.6, 158},
+    {"efficientnet_b0", 5'288'548, 0.78, 213},
+    {"densenet121", 7'978'856, 5.67, 364},
+    {"resnet18", 11'689'512, 3.63, 62},
+    {"resnet34", 21'797'672, 7.33, 110},
+    {"resnet50", 25'557'032, 8.18, 161},
+    {"resnet101", 44'549'160, 15.6, 314},
+    {"resnet152", 60'192'808, 23.0, 467},
+    {"resnext50_32x4d", 25'028'904, 8.46, 161},
+    {"convnext_tiny", 28'589'128, 8.91, 182},
+    {"vit_b_16", 86'567'656, 35.1, 152, [] { return transformer_shapes(12, 768, 197, 1000); }},
+    {"bert-base", 109'482'240, 96.8, 199, [] { return transformer_shapes(12, 768, 512, 30'522); }},
+    {"bert-large", 335'141'888, 335, 391, [] { return transformer_shapes(24, 1024, 512, 30'522); }},
+    {"gpt2", 124'439'808, 292, 148, [] { return transformer_shapes(12, 768, 1024, 50'257); }},
+    {"gpt2-medium", 354'823'168, 828, 292,
+     [] { return transformer_shapes(24, 1024, 1024, 50'257); }},
+    {"gpt2-large", 774'030'080, 1776, 436,
+     [] { return transformer_shapes(36, 1280, 1024, 50'257); }},
+    {"gpt2-xl", 1'557'611'200, 3509, 580,
+     [] { return transformer_shapes(48, 1600, 1024, 50'257); }},
 };
 
 // Teraoperations per second without sparsity: float32 without tensor cores, TF32, and bfloat16
@@ -185,8 +190,10 @@ Net find_net(const std::string& name) {
   std::vector<std::string> names;
   for (const KnownNet& known : kKnownNets) {
     if (known.name == name) {
-      return {name, known.parameters, known.forward_gflop * 1e9,
-              known.shapes ? known.shapes() : std::vector<LayerShape>{}};
+      Net net{name, known.parameters, known.forward_gflop * 1e9};
+      if (known.shapes) net.shapes = known.shapes();
+      net.tensors = known.tensors;
+      return net;
     }
     names.emplace_back(known.name);
   }
@@ -218,6 +225,15 @@ double guessed_step_seconds(const Net& net, const predict::DeviceProfile& device
   return net.forward_passes * net.forward_flops * static_cast<double>(net.batch_per_gpu) /
              (kGuessedEfficiency * peak_flops(device, net.precision)) +
          optimizer_seconds(net, device);
+}
+
+predict::PythonHost python_host(const Net& net) {
+  double tensors = net.tensors;
+  const std::vector<LayerShape> shapes = net.shapes.empty() ? unknown_shapes(net) : net.shapes;
+  if (tensors == 0) tensors = static_cast<double>((shapes.size() > 20 ? 3 : 2) * shapes.size());
+  const double guess = std::min(tensors * kHostSecondsPerTensor, net.step_seconds.value() / 2);
+  const double forward = net.host_seconds.value_or(guess);
+  return {kCopyShare * forward, forward};
 }
 
 predict::Workload net_workload(const Net& net, const predict::DeviceProfile& device, double rows) {

@@ -33,6 +33,8 @@ struct Net {
   std::optional<double> step_seconds = {};        // for that batch on one GPU; empty: guessed
   Precision precision = Precision::fp32;          // of the guess, and of what is kept in memory
   std::optional<predict::NetMemory> memory = {};  // empty: its activations are unknown
+  double tensors = 0;                             // of parameters; 0: as many as the shapes have
+  std::optional<double> host_seconds = {};        // of launching a forward pass; empty: guessed
   std::string source = {};  // where step_seconds are from; empty: given by the user
 
   double gradient_bytes() const { return 4 * parameters; }
@@ -57,6 +59,16 @@ double peak_flops(const predict::DeviceProfile& device, Precision precision);
 // forward_flops are known.
 inline constexpr double kGuessedEfficiency = 0.3;  // assumed: docs/prediction.md
 double guessed_step_seconds(const Net& net, const predict::DeviceProfile& device);
+
+// What PyTorch's DataParallel takes of its interpreter, if it isn't known how long a forward pass
+// takes to launch: 83 us for each tensor of parameters, as 13.3 ms for ResNet-50's 161
+// (pytorch/benchmark #668, beside a V100); at most half of a step, for the backward pass launches
+// as many kernels. A replica takes half of that again: 12 us a tensor to copy its module (measured
+// with PyTorch 1.13 on one core of a Xeon), and 10 to pack each parameter, statistic and gradient
+// (30 ms for 3000 tensors and one other GPU: pytorch #3930). REQUIRES: step_seconds is set.
+inline constexpr double kHostSecondsPerTensor = 13.3e-3 / 161;
+inline constexpr double kCopyShare = 0.5;
+predict::PythonHost python_host(const Net& net);
 
 // The work of one device in a step of `rows` samples. REQUIRES: step_seconds is set.
 // The optimizer takes the time of its memory traffic. If the net has only dense layers (at most 2.5

@@ -115,6 +115,9 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   }
   if (task.net) {
     options.gradients = predict::StepOptions::Gradients::copied;  // PyTorch's default
+    Net net = *task.net;
+    if (!net.step_seconds) net.step_seconds = guess * guessed_step_seconds(net, topology.device);
+    options.python = python_host(net);
   }
   return predict::predict_step(
       network, workload_of(task, change, topology.device, rows, guess, cut), options);
@@ -536,6 +539,8 @@ std::string limit(const PredictedRow& single, const PredictedRow& row) {
       {slower, is_pipeline
                    ? "work that one GPU alone does not have: each micro-batch's launches, and its "
                      "gradients, which are added up"
+               : row.strategy == Strategy::data_parallel
+                   ? "Python, which copies and launches one replica after the other (--host-ms)"
                    : "work that one GPU alone does not have: gradients copied into buckets and "
                      "back, computation slowed by communication"}};
   const auto& [seconds, name] =

@@ -151,6 +151,17 @@ TEST(NcclModel, AReduceScatterIsHalfOfARing) {
   EXPECT_GT(nccl_half_seconds(nccl_group(hosts, 512), 1e6), 511e-6);
 }
 
+// From one rank to all, each byte crosses every link once, however many ranks there are.
+TEST(NcclModel, BroadcastsTakeAsLongForAnyNumberOfRanks) {
+  const Topology titan = find_topology("titanx-pascal-dual-root-8");
+  Network network(titan);
+  const NcclGroup four = nccl_group(network, 4);
+  EXPECT_NEAR(nccl_rooted_seconds(four, 1e9), 1e9 / four.bus_bytes_per_second, 1e-4);
+  EXPECT_NEAR(nccl_rooted_seconds(four, 1e9), nccl_rooted_seconds(nccl_group(network, 2), 1e9),
+              1e-4);
+  EXPECT_NEAR(nccl_rooted_seconds(four, 8), 10.6e-6, 0.1e-6);  // 6.6 + 4 us
+}
+
 TEST(NcclModel, LongLatencyCostsInEveryStep) {
   Topology machine = find_topology("titanx-pascal-dual-root-8");
   const auto seconds = [&] {

@@ -126,6 +126,34 @@ TEST(Step, DataParallelPaysForAllThatItMoves) {
   }
 }
 
+// PyTorch's DataParallel copies the modules of one replica after the other before it launches
+// anything, and hides launches behind the forward pass as far as that lasts.
+TEST(Step, DataParallelOfPytorchWaitsForItsInterpreter) {
+  const Topology topology = find_topology("dgx-a100");
+  Network network(topology);
+  const auto predict_with = [&](std::size_t devices, double copy, double forward) {
+    StepOptions options{.strategy = Strategy::data_parallel, .num_devices = devices};
+    options.python = PythonHost{copy, forward};
+    return predict_step(network, workload(), options);
+  };
+  for (const std::size_t devices : {2, 4, 8}) {
+    const auto count = static_cast<double>(devices);
+    const PredictedStep copying = predict_with(devices, 10e-3, 0);
+    EXPECT_NEAR(copying.step_seconds - predict_with(devices, 5e-3, 0).step_seconds, count * 5e-3,
+                1e-9);
+    EXPECT_NEAR(copying.breakdown.host, count * 10e-3, 1e-9);
+    // The pass takes 20 ms, and begins with the first launch.
+    const PredictedStep hidden = predict_with(devices, 10e-3, 19e-3 / count);
+    EXPECT_NEAR(hidden.step_seconds, copying.step_seconds, 1.1e-3);
+    const PredictedStep launching = predict_with(devices, 10e-3, 20e-3);
+    EXPECT_NEAR(launching.step_seconds - copying.step_seconds, (count - 1) * 20e-3, 1.1e-3);
+    double total = 0;
+    for (const auto& [name, part] : trace::kBreakdownParts) total += launching.breakdown.*part;
+    EXPECT_NEAR(total, launching.step_seconds, 1e-9);
+  }
+  EXPECT_NEAR(predict_with(1, 10e-3, 20e-3).step_seconds, 61e-3, 1e-9) << "one device has no copy";
+}
+
 TEST(Step, StrategiesOfOneProcessStayInOneHost) {
   for (const Strategy strategy : {Strategy::data_parallel, Strategy::device_all_reduce}) {
     EXPECT_GT(predict("dgx1-v100*2@100gbe", 8, strategy).step_seconds, 0);
