@@ -56,8 +56,8 @@ STRATEGIES = {
 }  # fmt: skip
 # Nets whose layers, or tensors, the program knows under this name.
 KNOWN_SHAPES = {"vgg": "vgg16", **{name: name for name in
-                ("alexnet", "vgg16", "lenet", "bert-base", "bert-large", "gpt2", "gpt2-medium", "resnet50", "resnet101",
-                 "resnet152")}}  # fmt: skip
+                ("alexnet", "vgg16", "lenet", "bert-base", "bert-large", "gpt2", "gpt2-medium", "resnet18", "resnet34",
+                 "resnet50", "resnet101", "resnet152", "resnext50_32x4d", "densenet121", "mobilenet_v2")}}  # fmt: skip
 KNOWN_FAMILIES = {
     "mpt-125m": "gpt:12-12-768-2048", "mpt-350m": "gpt:24-16-1024-2048", "mpt-760m": "gpt:24-12-1536-2048",
     "mpt-1b": "gpt:24-16-2048-2048", "mpt-3b": "gpt:32-20-2560-2048", "mpt-7b": "gpt:32-32-4096-2048",
