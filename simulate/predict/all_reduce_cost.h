@@ -33,10 +33,10 @@ struct NcclGroup {
   std::size_t num_ranks = 1;
   std::size_t num_hosts = 1;
   bool over_nvlink = false;
-  bool has_ll128 = false;            // NVLink from Volta on
-  double bus_bytes_per_second = 0;   // the ring's rate
+  bool has_ll128 = false;             // NVLink from Volta on
+  double bus_bytes_per_second = 0;    // the ring's rate
   double chain_bytes_per_second = 0;  // the same without the way from the last rank to the first
-  double nvls_bytes_per_second = 0;  // algorithm bandwidth; 0: no NVLS
+  double nvls_bytes_per_second = 0;   // algorithm bandwidth; 0: no NVLS
   // Added to NCCL's constants for links' latencies: per step within a host, and between hosts.
   double extra_step_seconds = 0;
   double extra_network_seconds = 0;

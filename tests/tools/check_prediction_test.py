@@ -105,7 +105,7 @@ class Published(Script):
         self.assertEqual(len(file["rows"]), 217)
         self.assert_on_page(out)
         file, out = self.published("blind_modes.csv")
-        self.assertEqual(len(file["rows"]), 100)
+        self.assertEqual(len(file["rows"]), 220)
         self.assert_on_page(out)
         file, out = self.published("blind_shards.csv")
         self.assertEqual(len(file["rows"]), 48)
@@ -309,6 +309,15 @@ class Rows(Script):
 
 
 class Hardware(Script):
+    def test_four_gpus_may_have_slots_of_their_own(self):
+        rates = {}
+        for slots in ("", " own slots", " own slots UPI"):
+            file, out = self.scaling(self.machine("RTX 2080 Ti", "PCIe3" + slots, 4))
+            rates[slots] = file["rows"][0]["predicted"]
+        self.assertIn("in slots of their own, 10 GB/s between sockets", " ".join(out.split()))
+        self.assertLess(rates[""], rates[" own slots"])  # two share the way up from their switch
+        self.assertLess(rates[" own slots"], rates[" own slots UPI"])
+
     def test_hardware_is_taken_for_the_machine_of_its_gpu(self):
         for hardware, interconnect, gpus, taken in (
             ("Tesla P100 (Pascal) DGX-1", "NVLink1", 4, "dgx1-p100"),
