@@ -145,12 +145,13 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Strategy>, 12> kNames = {
+constexpr std::array<std::pair<std::string_view, Strategy>, 13> kNames = {
     {{"single", Strategy::single},
      {"dp", Strategy::data_parallel},
      {"cpu_reduce", Strategy::cpu_reduce},
      {"cpu_parameter_server", Strategy::cpu_parameter_server},
      {"device_allreduce", Strategy::device_all_reduce},
+     {"device_parameter_server", Strategy::device_parameter_server},
      {"nccl_replicated", Strategy::nccl_replicated},
      {"ddp", Strategy::ddp},
      {"hierarchical", Strategy::hierarchical},
@@ -169,7 +170,8 @@ std::string_view to_string(Strategy strategy) {
 }
 
 bool is_of_one_process(Strategy strategy) {
-  return strategy == Strategy::data_parallel || strategy == Strategy::device_all_reduce;
+  return strategy == Strategy::data_parallel || strategy == Strategy::device_all_reduce ||
+         strategy == Strategy::device_parameter_server;
 }
 
 bool is_data_parallel(Strategy strategy) {

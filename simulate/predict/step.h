@@ -29,11 +29,13 @@ enum class Strategy {
   cpu_reduce,     // behind the backward pass: gradients to the host, summed and applied there
   cpu_parameter_server,  // the same tensor by tensor, beside the backward and the next forward pass
   device_all_reduce,     // behind the backward pass: each tensor summed on one device, sent back
-  nccl_replicated,       // an NCCL 1 all-reduce of each tensor, beside the backward pass
-  ddp,                   // buckets, all-reduced beside the backward pass
-  hierarchical,          // the same with the engine's hierarchical plan
-  zero1,                 // each device updates its share of the parameters, which are then gathered
-  zero2,                 // the same work: gradients, too, are kept in shares
+  // The same tensor by tensor, beside the backward pass; back beside the next forward pass.
+  device_parameter_server,
+  nccl_replicated,  // an NCCL 1 all-reduce of each tensor, beside the backward pass
+  ddp,              // buckets, all-reduced beside the backward pass
+  hierarchical,     // the same with the engine's hierarchical plan
+  zero1,            // each device updates its share of the parameters, which are then gathered
+  zero2,            // the same work: gradients, too, are kept in shares
   zero3,     // parameters, too, are in shares: gathered for each layer's forward and backward pass
   pipeline,  // parts of the model on the devices, through which micro-batches pass
 };

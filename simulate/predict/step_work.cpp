@@ -186,7 +186,8 @@ void StepWork::prepare() {
     comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
   } else if (has_shards()) {
     prepare_shards();
-  } else if (strategy == Strategy::device_all_reduce) {
+  } else if (strategy == Strategy::device_all_reduce ||
+             strategy == Strategy::device_parameter_server) {
     exchange_ = reduce_on_devices(network_, num_devices(), sizes);
     comm_bytes_ = exchange_.bytes_of_busiest;
   } else if (strategy == Strategy::data_parallel) {
@@ -355,6 +356,8 @@ void StepWork::share_gradients(const Places& backward) {
       return serve_parameters(backward);
     case Strategy::cpu_reduce:
       return reduce_on_host(last);
+    case Strategy::device_parameter_server:
+      return serve_from_devices(backward);
     case Strategy::data_parallel:
     case Strategy::device_all_reduce:
       return reduce_behind(last);
@@ -419,6 +422,26 @@ void StepWork::serve_parameters(const Places& backward) {
         tensor->bytes, network_.topology().host_bytes_per_second, backward[tensor->layer]));
   }
   ends_.push_back(backward.front());
+}
+
+// Each tensor takes its share of the whole exchange's time; parameters are sent in the order in
+// which the next forward pass needs them.
+void StepWork::serve_from_devices(const Places& backward) {
+  const auto share = [&](const TensorWork& tensor, double seconds) {
+    return seconds * static_cast<double>(tensor.bytes) / gradient_bytes();
+  };
+  Places summed;
+  for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor) {
+    summed.push_back(communicate(WorkLane::up, "reduce", share(*tensor, exchange_.reduce_seconds),
+                                 tensor->bytes, {backward[tensor->layer]}));
+  }
+  add_optimizer(std::move(summed));
+  arrived_.resize(workload_.layers.size());
+  for (const TensorWork& tensor : tensors_) {
+    arrived_[tensor.layer].push_back(communicate(WorkLane::down, "broadcast",
+                                                 share(tensor, exchange_.broadcast_seconds),
+                                                 tensor.bytes, {ends_.back()}));
+  }
 }
 
 // ZeRO: the devices share the update, and in its third stage the parameters.

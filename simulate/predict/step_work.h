@@ -124,6 +124,7 @@ class StepWork {
   std::size_t pass_host(std::size_t num_bytes, double bytes_per_second, std::size_t after);
   void reduce_on_host(std::size_t last);
   void serve_parameters(const Places& backward);
+  void serve_from_devices(const Places& backward);
 
   Network& network_;
   const Workload& workload_;

@@ -114,7 +114,8 @@ TEST(Output, OfTheSmallCommandsFitsIn80Columns) {
            net + "dgx-a100",
            net + "dgx-a100*64@100gbe --devices 1,8,512 --strategy ddp,hierarchical,zero3",
            net + "dgx-a100 --devices 2,8 --strategy "
-                 "device_allreduce,nccl_replicated,cpu_reduce,cpu_parameter_server",
+                 "device_allreduce,device_parameter_server,nccl_replicated,cpu_reduce,cpu_"
+                 "parameter_server",
            net + "dgx1-p100 --what-if batch=64,256 --what-if bandwidth=2x --devices 2,4",
            std::string("predict --model gpt2-xl --batch-per-gpu 8 --topology hgx-h100-8"),
            std::string("predict --all-reduce 1G --topology hgx-h200-8"),

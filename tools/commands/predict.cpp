@@ -513,7 +513,8 @@ void add_machine_flags(CLI::App& predict, PredictFlags& flags) {
   add(predict, "--devices", flags.devices, "numbers of devices, a row for each", "COUNTS");
   add(predict, "--strategy,--modes", flags.strategies,
       "one or several of dp, ddp, hierarchical, zero1, zero2, zero3, pipeline, device_allreduce, "
-      "nccl_replicated, cpu_reduce, cpu_parameter_server (default: ddp; for a run on one host also "
+      "device_parameter_server, nccl_replicated, cpu_reduce, cpu_parameter_server (default: ddp; "
+      "for a run on one host also "
       "dp)",
       "STRATEGIES")
       ->delimiter(',')

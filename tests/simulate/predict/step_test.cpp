@@ -62,8 +62,8 @@ TEST(Step, OfDdpWaitsForRunningStatistics) {
 TEST(Step, PartsAddUpToIt) {
   for (const Strategy strategy :
        {Strategy::data_parallel, Strategy::cpu_reduce, Strategy::cpu_parameter_server,
-        Strategy::device_all_reduce, Strategy::nccl_replicated, Strategy::ddp, Strategy::zero1,
-        Strategy::zero2, Strategy::zero3}) {
+        Strategy::device_all_reduce, Strategy::device_parameter_server, Strategy::nccl_replicated,
+        Strategy::ddp, Strategy::zero1, Strategy::zero2, Strategy::zero3}) {
     const PredictedStep step = predict("titanx-pascal-dual-root-8", 4, strategy);
     double total = 0;
     for (const auto& [name, part] : trace::kBreakdownParts) total += step.breakdown.*part;
@@ -71,6 +71,14 @@ TEST(Step, PartsAddUpToIt) {
     EXPECT_GT(step.step_seconds, 61e-3) << to_string(strategy);
     EXPECT_GT(step.comm_bytes_per_device, 0) << to_string(strategy);
   }
+}
+
+TEST(Step, ParametersOnDevicesTravelBesideThePasses) {
+  const PredictedStep behind = predict("k80-p2-16x", 4, Strategy::device_all_reduce);
+  const PredictedStep beside = predict("k80-p2-16x", 4, Strategy::device_parameter_server);
+  EXPECT_EQ(beside.comm_bytes_per_device, behind.comm_bytes_per_device);
+  EXPECT_GT(beside.breakdown.exposed_comm, 0);
+  EXPECT_LT(beside.breakdown.exposed_comm, behind.breakdown.exposed_comm);
 }
 
 TEST(Step, OverlapHidesWhatBucketsAllow) {
@@ -155,7 +163,8 @@ TEST(Step, DataParallelOfPytorchWaitsForItsInterpreter) {
 }
 
 TEST(Step, StrategiesOfOneProcessStayInOneHost) {
-  for (const Strategy strategy : {Strategy::data_parallel, Strategy::device_all_reduce}) {
+  for (const Strategy strategy :
+       {Strategy::data_parallel, Strategy::device_all_reduce, Strategy::device_parameter_server}) {
     EXPECT_GT(predict("dgx1-v100*2@100gbe", 8, strategy).step_seconds, 0);
     EXPECT_THROW(predict("dgx1-v100*2@100gbe", 16, strategy), Error);
   }
