@@ -328,6 +328,21 @@ void print_sentences(const PredictFlags& flags, const PredictionTask& task,
   fmt::print(out, "\n");
 }
 
+// What an answer about PyTorch's DataParallel depends on most.
+std::string host_note(const PredictionTask& task) {
+  const bool has_dp =
+      std::ranges::find(task.strategies, predict::Strategy::data_parallel) != task.strategies.end();
+  if (!has_dp || !task.net) return "";
+  Net net = *task.net;
+  if (!net.step_seconds) net.step_seconds = guessed_step_seconds(net, task.topology.device);
+  const std::string time = trace::format_seconds(python_host(net).forward_seconds);
+  if (net.host_seconds) return fmt::format("dp: a forward pass takes {} to launch, as given", time);
+  return fmt::format(
+      "dp: a forward pass is guessed to take {} to launch, on which the answer depends most: "
+      "measure it and give --host-ms (docs/prediction.md)",
+      time);
+}
+
 std::string notes(const PredictionTask& task) {
   return fmt::format(
       "baseline: single, 1 predicted device; {}; band: nine of ten published rows like "
@@ -382,6 +397,7 @@ void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   }
   fmt::print(out, "{}\n", wrap(notes(task)));
   for (const std::string& note : record_notes(rows)) fmt::print(out, "{}\n", wrap(note));
+  if (const std::string note = host_note(task); !note.empty()) fmt::print(out, "{}\n", wrap(note));
   nlohmann::ordered_json json_rows = nlohmann::ordered_json::array();
   for (const PredictedRow& row : rows) json_rows.push_back(row_json(row, task.topology));
   print_memory(task, memory, {rows.data(), num_own_rows}, json_rows, out);

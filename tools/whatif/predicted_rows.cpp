@@ -318,7 +318,9 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
     row.what_if = change.text;
     row.shows_samples = task.net.has_value();
     row.step = predict_one(task, change, strategy, devices, row.batch);
-    row.record = record_of(network, strategy, devices);
+    // The published rows of dp are of PyTorch's, which the engine's is not.
+    const bool is_own = strategy == Strategy::data_parallel && !task.net;
+    if (!is_own) row.record = record_of(network, strategy, devices);
     const auto num_steps =
         static_cast<double>((task.run.rows_per_epoch + row.batch - 1) / row.batch);
     row.epoch_seconds = num_steps * row.step.step_seconds;
@@ -539,8 +541,8 @@ std::string limit(const PredictedRow& single, const PredictedRow& row) {
       {slower, is_pipeline
                    ? "work that one GPU alone does not have: each micro-batch's launches, and its "
                      "gradients, which are added up"
-               : row.strategy == Strategy::data_parallel
-                   ? "Python, which copies and launches one replica after the other (--host-ms)"
+               : row.strategy == Strategy::data_parallel && row.shows_samples
+                   ? "Python, which copies and launches one replica after the other"
                    : "work that one GPU alone does not have: gradients copied into buckets and "
                      "back, computation slowed by communication"}};
   const auto& [seconds, name] =
