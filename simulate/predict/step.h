@@ -89,7 +89,7 @@ Workload with_rows(Workload workload, double factor);
 // The host of PyTorch's DataParallel: one interpreter, which copies one replica's modules after the
 // other, and under its lock launches the forward passes of all replicas in turns. Autograd's
 // threads, one for each device, need no interpreter. Source: replicate() and parallel_apply() in
-// torch/nn/parallel; Li et al., "PyTorch Distributed", VLDB 2020, section 2.
+// torch/nn/parallel; PyTorch's DDP tutorial names the lock and the copies as what makes it slow.
 struct PythonHost {
   double copy_seconds = 0;     // of one replica's modules
   double forward_seconds = 0;  // until one replica's forward pass has been launched
