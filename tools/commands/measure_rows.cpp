@@ -289,7 +289,7 @@ void measure_each(const std::vector<PlannedRow>& plan, const CompareFlags& flags
     RunRow& row = rows.back();
     judge_row(planned, repeater.single(planned, planned.task), repeater.repeats_of(planned), row);
     row.compare_with(rows[baseline_of(rows, index)], runtime::num_cores());
-    const double first_efficiency = *row.efficiency;
+    const double first_efficiency = row.efficiency.value_or(0);
     const bool is_again = row.is_too_efficient() && !row.result.simulated;
     const std::size_t changed = is_again ? measure_again(plan, flags.training, rows) : index;
     progress.end_row();

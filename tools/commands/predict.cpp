@@ -547,7 +547,7 @@ void add_machine_flags(CLI::App& predict, PredictFlags& flags) {
   add(predict, "--host-ms", flags.host_ms,
       "for dp: milliseconds until model(x) returns on one GPU, which is still computing (default: "
       "a "
-      "guess, 0.083 for each tensor of parameters)",
+      "guess of 0.083 for each tensor of parameters)",
       "MS");
   add(predict, "--pipeline-schedule", flags.pipeline_schedule,
       "the order of a pipeline's passes; interleaved has two chunks on each stage")
