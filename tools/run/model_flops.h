@@ -16,9 +16,9 @@ namespace lockstep::tools {
 // Multiplications and additions of a training step for each token.
 double flops_per_token(const nn::GptOptions& gpt);
 
-// The operations per second that NVIDIA's data sheet promises of dense products, with float32 sums.
-// card: "NVIDIA H200", or a topology's "A100". Absent for other cards, and for tensor cores that a
-// card lacks.
+// The operations per second that NVIDIA's data sheet promises of dense products, without sparsity
+// and with float32 sums. card: "NVIDIA H200", or a topology's "A100". Absent for other cards, and
+// for tensor cores that a card lacks.
 std::optional<double> peak_flops(std::string_view card, kernels::MatmulPrecision precision);
 
 struct TokenRate {

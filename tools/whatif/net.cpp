@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/core/text.h"
 #include "engine/nn/models.h"
+#include "tools/run/model_flops.h"
 
 namespace lockstep::tools {
 namespace {
@@ -107,18 +108,6 @@ constexpr KnownNet kKnownNets[] = {
      [] { return transformer_shapes(48, 1600, 1024, 50'257); }},
 };
 
-// Teraoperations per second without sparsity: float32 without tensor cores, TF32, and bfloat16
-// summed in float32. Source: NVIDIA's data sheets.
-struct TensorPeak {
-  std::string_view device;
-  double fp32, tf32, bf16;
-};
-constexpr TensorPeak kTensorPeaks[] = {{"A100", 19.5, 156, 312},
-                                       {"H100", 66.9, 494.7, 989.4},
-                                       {"H200", 66.9, 494.7, 989.4},
-                                       {"RTX 4090", 82.6, 82.6, 165.2},
-                                       {"RTX 5090", 104.8, 104.8, 209.5}};
-
 Net mlp(const std::string& name) {
   Net net;
   net.name = name;
@@ -210,11 +199,13 @@ std::string known_net_names() {
 }
 
 double peak_flops(const predict::DeviceProfile& device, Precision precision) {
+  using kernels::MatmulPrecision;
   if (precision == Precision::fp32) return device.flops_per_second;
-  for (const TensorPeak& peak : kTensorPeaks) {
-    if (device.name.find(peak.device) == std::string::npos) continue;
-    return device.flops_per_second / peak.fp32 *
-           (precision == Precision::tf32 ? peak.tf32 : peak.bf16);
+  const auto sheet = [&](MatmulPrecision of) { return tools::peak_flops(device.name, of); };
+  const std::optional<double> tensor_cores =
+      sheet(precision == Precision::tf32 ? MatmulPrecision::high : MatmulPrecision::bf16);
+  if (tensor_cores) {
+    return device.flops_per_second / *sheet(MatmulPrecision::highest) * *tensor_cores;
   }
   fail(ErrorCode::Usage, "--precision",
        "the peak of '{}' in {} is not known; measure a step there and give --step", device.name,
