@@ -229,25 +229,20 @@ double StepWork::copy_seconds(const LayerWork& layer) const {
   return seconds;
 }
 
-// Rows and parameters leave the first device together.
+// Rows and parameters leave the first device together. PyTorch broadcasts the parameters instead,
+// while its interpreter copies the modules.
 void StepWork::add_replication() {
-  if (has_python()) return add_python_replication();
+  const double sent_by_first = workload_.input_bytes + (has_python() ? 0 : gradient_bytes());
   Traffic traffic(network_);
   for (std::size_t i = 1; i < num_devices(); ++i) {
-    traffic.add(network_.gpu(0), network_.gpu(i), workload_.input_bytes + gradient_bytes());
+    traffic.add(network_.gpu(0), network_.gpu(i), sent_by_first);
   }
-  gate_ = {copy_down("scatter and replicate", traffic.seconds(), workload_.gradient_bytes())};
-}
-
-void StepWork::add_python_replication() {
-  Traffic rows(network_);
-  for (std::size_t i = 1; i < num_devices(); ++i) {
-    rows.add(network_.gpu(0), network_.gpu(i), workload_.input_bytes);
-  }
-  const double seconds = rows.seconds() + exchange_.broadcast_seconds;
+  const double seconds = traffic.seconds() + (has_python() ? exchange_.broadcast_seconds : 0);
   const std::size_t sent = copy_down("scatter and replicate", seconds, workload_.gradient_bytes());
+  const Places begin = std::exchange(gate_, {sent});
+  if (!has_python()) return;
   const double copies = static_cast<double>(num_devices()) * options_.python->copy_seconds;
-  gate_ = {sent, add({WorkLane::host, trace::Category::host, "copy modules", copies, 0, gate_})};
+  gate_.push_back(add({WorkLane::host, trace::Category::host, "copy modules", copies, 0, begin}));
 }
 
 // Outputs are small: what counts is the way there and their gradients' way back. The first device,

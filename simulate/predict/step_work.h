@@ -91,8 +91,6 @@ class StepWork {
   double optimizer_seconds(double share) const;
   void add_fixed_work();
   void add_replication();
-  // PyTorch's: the broadcast beside the interpreter's copies of the modules.
-  void add_python_replication();
   bool has_python() const {
     return options_.python && options_.strategy == Strategy::data_parallel && num_devices() > 1;
   }

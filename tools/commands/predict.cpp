@@ -123,7 +123,7 @@ Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
   net.precision = read_precision(flags);
   require(net.step_seconds || net.forward_flops > 0, ErrorCode::Usage, "--step",
           "say how many seconds a step takes on one GPU, or give --model or --flops to guess it");
-  const double step = net.step_seconds ? *net.step_seconds : guessed_step_seconds(net, device);
+  const double step = *with_step(net, device).step_seconds;
   require(step <= kMaxStepSeconds, ErrorCode::Usage, "--step",
           "a step on one GPU takes at most {} s, found {:.3g}", kMaxStepSeconds, step);
   return net;
@@ -268,8 +268,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
     json["params"] = net.parameters;
     json["batch_per_gpu"] = net.batch_per_gpu;
     json["is_guessed"] = !net.step_seconds;
-    json["step"] = net.step_seconds.value_or(0);
-    if (!net.step_seconds) json["step"] = guessed_step_seconds(net, task.topology.device);
+    json["step"] = *with_step(net, task.topology.device).step_seconds;
   } else {
     json["batch"] = task.run.step.batch;
     if (task.run.shares_statistics) json["sync_batch_norm"] = true;
@@ -328,13 +327,12 @@ void print_sentences(const PredictFlags& flags, const PredictionTask& task,
   fmt::print(out, "\n");
 }
 
-// What an answer about PyTorch's DataParallel depends on most.
+// Names what an answer about PyTorch's DataParallel depends on most; empty for other answers.
 std::string host_note(const PredictionTask& task) {
   const bool has_dp =
       std::ranges::find(task.strategies, predict::Strategy::data_parallel) != task.strategies.end();
   if (!has_dp || !task.net) return "";
-  Net net = *task.net;
-  if (!net.step_seconds) net.step_seconds = guessed_step_seconds(net, task.topology.device);
+  const Net net = with_step(*task.net, task.topology.device);
   const std::string time = trace::format_seconds(python_host(net).forward_seconds);
   if (net.host_seconds) return fmt::format("dp: a forward pass takes {} to launch, as given", time);
   return fmt::format(

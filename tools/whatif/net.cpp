@@ -154,6 +154,16 @@ double optimizer_seconds(const Net& net, const predict::DeviceProfile& device) {
          (kMemoryEfficiency * device.memory_bytes_per_second);
 }
 
+std::vector<LayerShape> shapes_of(const Net& net) {
+  return net.shapes.empty() ? unknown_shapes(net) : net.shapes;
+}
+
+// True if each layer is a convolution with batch normalisation, which has a scale as well as a
+// shift: taken for granted where there are many.
+bool has_scales(const std::vector<LayerShape>& shapes) {
+  return shapes.size() > 20;
+}
+
 }  // namespace
 
 std::vector<LayerShape> transformer_shapes(int blocks, double width, double context,
@@ -218,10 +228,17 @@ double guessed_step_seconds(const Net& net, const predict::DeviceProfile& device
          optimizer_seconds(net, device);
 }
 
+Net with_step(Net net, const predict::DeviceProfile& device, double guess) {
+  if (!net.step_seconds) net.step_seconds = guess * guessed_step_seconds(net, device);
+  return net;
+}
+
 predict::PythonHost python_host(const Net& net) {
   double tensors = net.tensors;
-  const std::vector<LayerShape> shapes = net.shapes.empty() ? unknown_shapes(net) : net.shapes;
-  if (tensors == 0) tensors = static_cast<double>((shapes.size() > 20 ? 3 : 2) * shapes.size());
+  if (tensors == 0) {
+    const std::vector<LayerShape> shapes = shapes_of(net);
+    tensors = static_cast<double>((has_scales(shapes) ? 3 : 2) * shapes.size());
+  }
   const double guess = std::min(tensors * kHostSecondsPerTensor, net.step_seconds.value() / 2);
   const double forward = net.host_seconds.value_or(guess);
   return {kCopyShare * forward, forward};
@@ -239,7 +256,7 @@ predict::Workload net_workload(const Net& net, const predict::DeviceProfile& dev
     workload.fixed_seconds = std::max(0.0, compute - arithmetic);
     compute -= workload.fixed_seconds;
   }
-  const std::vector<LayerShape> shapes = net.shapes.empty() ? unknown_shapes(net) : net.shapes;
+  const std::vector<LayerShape> shapes = shapes_of(net);
   double weights = 0;
   double work = 0;
   for (const LayerShape& shape : shapes) {
@@ -256,8 +273,7 @@ predict::Workload net_workload(const Net& net, const predict::DeviceProfile& dev
                              forward,
                              (net.forward_passes - 1) * forward,
                              {bytes(shape.weights), bytes(shape.biases)}};
-    // A convolution with batch normalisation has a scale as well as a shift.
-    if (shapes.size() > 20) layer.tensor_bytes.push_back(bytes(shape.biases));
+    if (has_scales(shapes)) layer.tensor_bytes.push_back(bytes(shape.biases));
     workload.layers.push_back(std::move(layer));
   }
   return predict::with_rows(std::move(workload), rows / batch);

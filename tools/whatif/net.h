@@ -61,8 +61,11 @@ double peak_flops(const predict::DeviceProfile& device, Precision precision);
 inline constexpr double kGuessedEfficiency = 0.3;  // assumed: docs/prediction.md
 double guessed_step_seconds(const Net& net, const predict::DeviceProfile& device);
 
-// What PyTorch's DataParallel takes of its interpreter, if it isn't known how long a forward pass
-// takes to launch: 83 us for each tensor of parameters, as 13.3 ms for ResNet-50's 161
+// The net with step_seconds: its own, else the guess times a factor.
+Net with_step(Net net, const predict::DeviceProfile& device, double guess = 1);
+
+// PyTorch's DataParallel takes so much of its interpreter. If it isn't known how long a forward
+// pass takes to launch: 83 us for each tensor of parameters, as 13.3 ms for ResNet-50's 161
 // (pytorch/benchmark #668, beside a V100); at most half of a step, for the backward pass launches
 // as many kernels. A replica takes half of that again: 12 us a tensor to copy its module (measured
 // with PyTorch 1.13 on one core of a Xeon), and 10 to pack each parameter, statistic and gradient

@@ -68,8 +68,7 @@ predict::Workload workload_of(const PredictionTask& task, const WhatIf& change,
                               Cut cut) {
   predict::Workload workload;
   if (task.net) {
-    Net net = *task.net;
-    if (!net.step_seconds) net.step_seconds = guess * guessed_step_seconds(net, device);
+    const Net net = with_step(*task.net, device, guess);
     workload = cut == Cut::for_pipeline ? pipeline_workload(net, device, rows)
                                         : net_workload(net, device, rows);
   } else {
@@ -115,9 +114,7 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   }
   if (task.net) {
     options.gradients = predict::StepOptions::Gradients::copied;  // PyTorch's default
-    Net net = *task.net;
-    if (!net.step_seconds) net.step_seconds = guess * guessed_step_seconds(net, topology.device);
-    options.python = python_host(net);
+    options.python = python_host(with_step(*task.net, topology.device, guess));
   }
   return predict::predict_step(
       network, workload_of(task, change, topology.device, rows, guess, cut), options);
