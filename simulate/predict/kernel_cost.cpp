@@ -6,8 +6,6 @@
 namespace lockstep::predict {
 namespace {
 
-constexpr double kUpdatePasses = 5;
-
 double read_seconds(const DeviceProfile& device, double num_bytes) {
   return num_bytes / (kTrafficEfficiency * device.memory_bytes_per_second);
 }

@@ -48,6 +48,7 @@ double traffic_seconds(const DeviceProfile& device, double num_bytes);
 inline constexpr double kAttentionBackward = 2.5;
 
 // An optimizer reads weight, gradient and momentum, and writes weight and momentum.
+inline constexpr double kUpdatePasses = 5;
 double update_seconds(const DeviceProfile& device, double parameter_bytes);
 
 }  // namespace lockstep::predict

@@ -86,6 +86,10 @@ struct Price {
   std::optional<double> traffic_bytes = {};
   Kernel::Kind kind = Kernel::Kind::computes;
 
+  double num_products() const {
+    if (!product) return 0;
+    return times * (backward == predict::InputGradient::needed ? 2 : 1);
+  }
   double seconds(const predict::DeviceProfile& device) const {
     if (update_bytes) return predict::update_seconds(device, *update_bytes);
     if (traffic_bytes) return predict::traffic_seconds(device, *traffic_bytes);
@@ -188,6 +192,11 @@ Price price_of(const AdamW&, const Accesses& accesses) {
   return {.update_bytes = num_bytes(accesses.writes)};
 }
 
+double moved_bytes(const Price& price, const Accesses& accesses) {
+  if (price.update_bytes) return predict::kUpdatePasses * *price.update_bytes;
+  return price.traffic_bytes.value_or(accesses.num_bytes());
+}
+
 // --- running it
 
 int index_of(Stream& stream) {
@@ -199,9 +208,11 @@ void pace(Stream& stream, const auto& call, const auto& real) {
   const Accesses accesses = accesses_of(call);
   const Price price = price_of(call, accesses);
   if (KernelListener* const listener = detail::listener.load(std::memory_order_acquire)) {
-    real();
-    return listener->on_kernel(stream, {accesses.reads, accesses.writes, price.product,
-                                        price.traffic_bytes.value_or(0), price.scratch_bytes});
+    if (listener->runs_kernels()) real();
+    return listener->on_kernel(
+        stream,
+        {accesses.name, accesses.reads, accesses.writes, price.product, price.num_products(),
+         moved_bytes(price, accesses), price.traffic_bytes.value_or(0), price.scratch_bytes});
   }
   machine()->run(index_of(stream),
                  {accesses.name, price.seconds(machine()->topology().device), price.kind,

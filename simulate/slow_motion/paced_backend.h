@@ -31,9 +31,12 @@ class PacedBackend final : public Backend {
 
 // A kernel by its sizes.
 struct KernelSizes {
+  const char* name;
   std::span<const Memory> reads;
   std::span<const Memory> writes;
   std::optional<predict::LayerShape> product = {};  // the layer whose product this is
+  double num_products = 0;                          // of that shape
+  double moved_bytes = 0;                           // what it reads and writes, each once
   // Traffic of any other kernel; 0 if the predictor counts it with another one, as an activation's
   // gradient.
   double traffic_bytes = 0;
@@ -43,6 +46,9 @@ struct KernelSizes {
 class KernelListener {
  public:
   virtual ~KernelListener() = default;
+  // False: kernels are reported and do nothing, so results are arbitrary. Rows are gathered and
+  // labels copied all the same.
+  virtual bool runs_kernels() const { return true; }
   // Called after the kernel has been issued to the stream.
   virtual void on_kernel(Stream& stream, const KernelSizes& kernel) = 0;
 };
@@ -51,7 +57,7 @@ namespace detail {
 inline std::atomic<KernelListener*> listener{nullptr};
 }
 
-// For a scope, tells a listener of the kernels of a device type, which run as usual.
+// For a scope, tells a listener of the kernels of a device type.
 // REQUIRES: as kernels::set_backend(), and that no machine is installed.
 class Listening {
  public:

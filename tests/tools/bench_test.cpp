@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/tools/run_lockstep.h"
@@ -86,6 +87,64 @@ TEST(BenchStep, ActivationsOfMixedPrecisionTakeHalfTheMemory) {
   const double share = kept("bf16") / kept("fp32");
   EXPECT_GE(share, 0.5);
   EXPECT_LE(share, 0.51);
+}
+
+json work_of(const std::string& arguments) {
+  const Outcome outcome = run_command("bench step --work " + arguments + " --json -");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  return json::parse(outcome.out)["rows"][0];
+}
+
+json kernel_of(const json& row, const std::string& name) {
+  for (const json& kernel : row["kernels"]) {
+    if (kernel["name"] == name) return kernel;
+  }
+  ADD_FAILURE() << "no kernel " << name << " in " << row["kernels"];
+  return {};
+}
+
+TEST(StepWork, CountsWhatTheKernelsOfAStepComputeAndMove) {
+  const json row = work_of("--model mlp:16-8-4 --batch 5");
+  EXPECT_EQ(row["batch"], 5);
+  EXPECT_FALSE(row.contains("least_seconds"));
+  const json forward = kernel_of(row, "linear");
+  EXPECT_EQ(forward["calls"], 2);
+  EXPECT_EQ(forward["flop"], 2 * 5 * (16 * 8 + 8 * 4));
+  // Rows, weights, biases and results. A ReLU needs no numbers from before it.
+  const int first = 5 * 16 + 16 * 8 + 8 + 5 * 8;
+  const int second = 5 * 8 + 8 * 4 + 4 + 5 * 4;
+  EXPECT_EQ(forward["bytes"], 4 * (first + second));
+  // The first layer's input needs no gradient.
+  EXPECT_EQ(kernel_of(row, "linear backward")["flop"], 2 * 5 * (16 * 8 + 2 * 8 * 4));
+  EXPECT_EQ(row["flop"], 2 * 5 * (2 * 16 * 8 + 3 * 8 * 4));
+  double num_bytes = 0;
+  for (const json& kernel : row["kernels"]) num_bytes += kernel["bytes"].get<double>();
+  EXPECT_EQ(row["bytes"], num_bytes);
+}
+
+TEST(StepWork, TakesAtLeastTheLongerOfArithmeticAndMemory) {
+  const json row = work_of("--model mlp:64-512-8 --batch 4096 --card H200");
+  EXPECT_EQ(row["card"], "H200");
+  const auto least = [](const json& kernel) {
+    return std::max(kernel["flop"].get<double>() / 66.9e12, kernel["bytes"].get<double>() / 4.8e12);
+  };
+  const json update = kernel_of(row, "sgd");
+  EXPECT_DOUBLE_EQ(update["least_seconds"], least(update));
+  EXPECT_EQ(update["bytes"], 5 * 4 * (64 * 512 + 512 + 512 * 8 + 8));
+  EXPECT_GT(kernel_of(row, "linear")["flop"].get<double>() / 66.9e12,
+            0.5 * kernel_of(row, "linear")["least_seconds"].get<double>());
+}
+
+TEST(StepWork, IsCountedForNetsThatNoCpuCouldRunInTime) {
+  const std::string gpt2 = "--model gpt2 --batch 8 --card H200 --precision ";
+  const json mixed = work_of(gpt2 + "bf16");
+  // 855 MFLOP a token, by nanoGPT's count, which takes no mask into account and adds the biases.
+  EXPECT_NEAR(mixed["flop"].get<double>() / (8 * 1024), 855e6 - 57e6, 5e6);
+  EXPECT_EQ(kernel_of(mixed, "attention")["calls"], 12);
+  const json tf32 = work_of(gpt2 + "tf32");
+  EXPECT_EQ(tf32["flop"], mixed["flop"]);
+  EXPECT_LT(mixed["bytes"], tf32["bytes"]);
+  EXPECT_LT(mixed["least_seconds"], tf32["least_seconds"]);
 }
 
 TEST(BenchAllReduce, HasARowPerSizeAndItsBandwidths) {

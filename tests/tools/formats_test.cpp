@@ -42,6 +42,11 @@ TEST_F(Formats, OfBenchStep) {
   expect_documented("lockstep.bench-step/1", fields_);
 }
 
+TEST_F(Formats, OfStepWork) {
+  collect("bench step --work --model mlp:8-4 --batch 4 --card H200");
+  expect_documented("lockstep.step-work/1", fields_);
+}
+
 TEST_F(Formats, OfBenchAllReduce) {
   for (const char* flags : {"", "-c", "-c --ranks processes"}) {
     collect(std::string("bench all-reduce -b 4K -e 8K -n 2 ") + flags);

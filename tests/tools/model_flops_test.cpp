@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tools/run/data_sheet.h"
+
 namespace lockstep::tools {
 namespace {
 
@@ -14,7 +16,7 @@ TEST(ModelFlops, OfGpt2AreWhatNanoGptCounts) {
   EXPECT_NEAR(flops_per_token({}), 6 * 123.653376e6 + 113.246208e6, 1);
 }
 
-TEST(ModelFlops, ArePeaksOfTheCardsThatANameNames) {
+TEST(DataSheet, IsOfTheCardThatANameNames) {
   EXPECT_EQ(peak_flops("NVIDIA A100-SXM4-80GB", MatmulPrecision::bf16), 312e12);
   EXPECT_EQ(peak_flops("NVIDIA H100 PCIe", MatmulPrecision::bf16), 756e12);
   EXPECT_EQ(peak_flops("NVIDIA H100 80GB HBM3", MatmulPrecision::high), 494.7e12);
@@ -23,6 +25,8 @@ TEST(ModelFlops, ArePeaksOfTheCardsThatANameNames) {
   EXPECT_FALSE(peak_flops("Tesla V100", MatmulPrecision::bf16));
   EXPECT_FALSE(peak_flops("NVIDIA GeForce RTX 3090 Ti", MatmulPrecision::highest));
   EXPECT_FALSE(peak_flops("", MatmulPrecision::highest));
+  EXPECT_EQ(memory_bandwidth("NVIDIA A100-SXM4-80GB"), 2039e9);
+  EXPECT_FALSE(memory_bandwidth("NVIDIA A100"));  // 40 or 80 GB
 }
 
 TEST(ModelFlops, AreSaidWithTheirShareOfAllCards) {

@@ -1,5 +1,6 @@
 // lockstep bench step: the time of one training step (forward, cross-entropy, backward, SGD with
-// momentum) on one device, without data loading.
+// momentum) on one device, without data loading. Or, without running it, what it computes and
+// moves.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +28,9 @@
 #include "tools/flags/output_path.h"
 #include "tools/record/host_info.h"
 #include "tools/record/run_file.h"
+#include "tools/run/data_sheet.h"
 #include "tools/run/interruption.h"
+#include "tools/run/kernel_work.h"
 #include "tools/run/layer_recorder.h"
 #include "tools/run/placement.h"
 #include "tools/run/sample_step.h"
@@ -48,6 +51,8 @@ struct BenchStepFlags {
   double seconds = 0.8;
   bool graph = false;
   bool memory = false;
+  bool work = false;
+  std::string card;
   std::string json_path;
 };
 
@@ -60,6 +65,7 @@ constexpr double kMostStepsAtATime = 10;
 
 struct MeasuredStep {
   double median_seconds = 0;
+  double flops = 0;                 // of its products
   std::size_t num_steps = 0;        // timed steps
   std::size_t num_graph_nodes = 0;  // kernels, copies and fills; 0 without a graph
   // --memory
@@ -113,23 +119,6 @@ BenchModel try_model(const std::string& name, const nn::ModelData& data, Device 
   return tried;
 }
 
-// Multiplications and additions of a step's matrix products: 2 per weight and row (or output pixel)
-// forward, 2 for the weight's gradient, and 2 for the input's, which a first layer that multiplies
-// numbers does not need. Attention's products need both gradients.
-double floating_point_operations(const BenchModel& model, std::size_t batch) {
-  double total = 0;
-  const auto add = [&](const std::optional<predict::LayerShape>& product, double per_number) {
-    if (!product) return;
-    total += per_number * static_cast<double>(batch) * product->rows * product->inputs *
-             product->outputs;
-  };
-  for (const FileLayer& layer : model.layers) {
-    add(layer.product, total == 0 && !is_text(model.data) ? 4.0 : 6.0);
-    add(layer.attention, 6.0);
-  }
-  return total;
-}
-
 // A GPU gets several steps at a time, as in a training loop, which does not wait for each; as many
 // as take a tenth of a second, so that slow steps do not take minutes.
 std::size_t steps_at_a_time(Device device, const std::function<void()>& step, SampleStep& sample) {
@@ -145,6 +134,7 @@ MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device d
                           const BenchStepFlags& flags) {
   using Clock = std::chrono::steady_clock;
   SampleStep sample(subject.name, subject.data, batch, device);
+  const double flops = total(count_work(sample, device)).flops;
   const auto issue = [&] { sample.run(); };
   std::optional<runtime::StepGraph> graph;
   if (flags.graph) graph.emplace(std::vector<Device>{device});
@@ -163,7 +153,8 @@ MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device d
     times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
                     static_cast<double>(num_steps));
   }
-  MeasuredStep measured{median(times), times.size() * num_steps, graph ? graph->num_nodes() : 0};
+  MeasuredStep measured{median(times), flops, times.size() * num_steps,
+                        graph ? graph->num_nodes() : 0};
   if (!flags.memory) return measured;
   measured.peak_bytes = sample.measure_peak_bytes();
   measured.memory = LayerRecorder(sample.model()).memory([&] { return sample.forward(); });
@@ -227,10 +218,11 @@ std::vector<BenchRow> list_rows(const BenchStepFlags& flags, Device device) {
   std::vector<BenchRow> rows;
   for (const std::string& name : flags.models) {
     const nn::ModelData data = rows_of(name, flags.dataset);
-    const auto model = std::make_shared<const BenchModel>(try_model(name, data, device));
+    const auto model = std::make_shared<const BenchModel>(
+        flags.work ? BenchModel{name, data} : try_model(name, data, device));
     for (const std::size_t batch : batches) {
       require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
-      require_step_fits(*model, batch, device);
+      if (!flags.work) require_step_fits(*model, batch, device);
       for (const std::size_t count : threads) rows.push_back({model, batch, count});
     }
   }
@@ -256,7 +248,7 @@ nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchRow& row
       {"warmup_iterations", kWarmUpSteps},
       {"median_step_seconds", step.median_seconds},
       {"samples_per_second", static_cast<double>(row.batch) / step.median_seconds},
-      {"gflops", floating_point_operations(*row.model, row.batch) / step.median_seconds * 1e-9},
+      {"gflops", step.flops / step.median_seconds * 1e-9},
       {"row_shape", row_shape},
       {"num_classes", row.model->data.num_classes}};
   if (!flags.memory) return json;
@@ -271,6 +263,48 @@ nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchRow& row
   return json;
 }
 
+// The card of --card, or of the device; absent if no data sheet of the device is known.
+std::optional<CardSpeed> card_of(const BenchStepFlags& flags, Device device) {
+  if (!flags.card.empty()) return speed_of("--card", flags.card, kernels::matmul_precision());
+  if (device.type == DeviceType::cpu) return std::nullopt;
+  const auto gpu = static_cast<std::size_t>(runtime::gpu_behind(device));
+  const std::string& name = runtime::physical_gpus()[gpu].name;
+  if (!memory_bandwidth(name) || !peak_flops(name, kernels::matmul_precision()))
+    return std::nullopt;
+  return speed_of("--card", name, kernels::matmul_precision());
+}
+
+nlohmann::ordered_json work_json(const KernelWork& work, bool has_card) {
+  nlohmann::ordered_json json{
+      {"calls", work.num_calls}, {"flop", work.flops}, {"bytes", work.bytes}};
+  if (has_card) json["least_seconds"] = work.least_seconds;
+  return json;
+}
+
+// --work. Returns the exit code.
+int count_steps(const BenchStepFlags& flags, const CommandLine& command,
+                const std::vector<BenchRow>& rows, Device device) {
+  std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
+  const std::optional<CardSpeed> card = card_of(flags, device);
+  nlohmann::ordered_json json = file_head("lockstep.step-work/1", command);
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const BenchRow& row : rows) {
+    SampleStep sample(row.model->name, row.model->data, row.batch, device);
+    const std::map<std::string, KernelWork> work = count_work(sample, device, card);
+    fmt::print(out, "{}{}, batch {}, {}:\n{}", json["rows"].empty() ? "" : "\n", row.model->name,
+               row.batch, flags.training.precision, work_table(work, card));
+    nlohmann::ordered_json& told = json["rows"].emplace_back(nlohmann::ordered_json{
+        {"model", row.model->name}, {"batch", row.batch}, {"precision", flags.training.precision}});
+    if (card) told["card"] = card->name;
+    told.update(work_json(total(work), card.has_value()));
+    for (const auto& [name, kernel] : work) {
+      told["kernels"].push_back({{"name", name}});
+      told["kernels"].back().update(work_json(kernel, card.has_value()));
+    }
+  }
+  return end_bench(flags.json_path, json, 0, rows.size());
+}
+
 // Returns the exit code.
 int run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
@@ -279,7 +313,12 @@ int run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
           "captures a step on a CUDA device; leave it out on the CPU");
   require(!flags.graph || !flags.memory, ErrorCode::Usage, "--memory",
           "looks into a step that is not a graph; leave out --graph");
+  require(flags.card.empty() || flags.work, ErrorCode::Usage, "--card",
+          "says how fast --work could be on a card; add --work");
+  require(!flags.work || (!flags.graph && !flags.memory), ErrorCode::Usage, "--work",
+          "counts a step without running it; leave out {}", flags.graph ? "--graph" : "--memory");
   const std::vector<BenchRow> rows = list_rows(flags, device);
+  if (flags.work) return count_steps(flags, command, rows, device);
   nlohmann::ordered_json json = file_head("lockstep.bench-step/1", command);
   json["rows"] = nlohmann::ordered_json::array();
   fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11}{:>9}\n", "model", "batch", "device", "threads",
@@ -332,12 +371,19 @@ void add_bench_step_command(CLI::App& bench, const CommandLine& command, int& ex
   step.add_option("--seconds", flags->seconds, "how long to measure each row");
   step.add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
   step.add_flag("--memory", flags->memory, "print also what each layer keeps in memory");
+  step.add_flag(
+      "--work", flags->work,
+      "instead of measuring, count what the step's kernels compute and move; needs no GPU");
+  add_option(step, "--card", flags->card, "NAME",
+             "with --work: the least time on this card, by its data sheet; H200, A10, \"RTX 4090\" "
+             "... (default: the GPU's own)");
   add_training_flag(step, flags->training, "--precision");
   add_option(step, "--json", flags->json_path, "FILE", "write the rows here (-: standard output)");
-  // Ten flags in all, so none of them is rare.
+  // Twelve flags in all, so none of them is rare.
   group_flags(step, {{"What to train", {"--model", "--dataset", "--batch"}},
                      {"On what", {"--device", "--threads-per-device"}},
                      {"How fast", {"--precision", "--graph", "--seconds"}},
+                     {"What to count", {"--work", "--card"}},
                      {"What to write", {"--memory", "--json"}}});
   step.callback([flags, command, &exit_code] { exit_code = run_bench_step(*flags, command); });
 }

@@ -4,7 +4,6 @@
 // 12 * layers * channels * context in attention, as if no position were masked.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,11 +14,6 @@ namespace lockstep::tools {
 
 // Multiplications and additions of a training step for each token.
 double flops_per_token(const nn::GptOptions& gpt);
-
-// The operations per second that NVIDIA's data sheet promises of dense products, without sparsity
-// and with float32 sums. card: "NVIDIA H200", or a topology's "A100". Absent for other cards, and
-// for tensor cores that a card lacks.
-std::optional<double> peak_flops(std::string_view card, kernels::MatmulPrecision precision);
 
 struct TokenRate {
   double tokens_per_second = 0;  // over all devices

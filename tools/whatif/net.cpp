@@ -8,7 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/core/text.h"
 #include "engine/nn/models.h"
-#include "tools/run/model_flops.h"
+#include "tools/run/data_sheet.h"
 
 namespace lockstep::tools {
 namespace {

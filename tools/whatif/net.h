@@ -52,7 +52,7 @@ std::vector<LayerShape> transformer_shapes(int blocks, double width, double cont
 // "lenet, alexnet, ...".
 std::string known_net_names();
 
-// The data sheet's peak without sparsity (run/model_flops.h), in proportion to the profile's.
+// The data sheet's peak without sparsity (run/data_sheet.h), in proportion to the profile's.
 // Throws Error{Usage} if its table lacks the device.
 double peak_flops(const predict::DeviceProfile& device, Precision precision);
 
