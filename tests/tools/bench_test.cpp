@@ -64,10 +64,10 @@ TEST(BenchStep, TakesGpts) {
     }
     // 2 operations per weight and token forward, 4 backward; the table of tokens, padded to a
     // multiple of 64, is the last layer. Attention has two products of each token with those before
-    // it, half of all.
+    // it, half of all, and backward five.
     const double weights = kChannels * (12 * kChannels + std::ceil(vocabulary / 64) * 64);
     const double attention = kTokens * kChannels;
-    const double flops = 6 * kBatch * kTokens * (weights + attention);
+    const double flops = kBatch * kTokens * (6 * weights + 7 * attention);
     EXPECT_NEAR(row["gflops"].get<double>() * 1e9 * row["median_step_seconds"].get<double>(), flops,
                 1e-6 * flops);
   }
@@ -138,8 +138,9 @@ TEST(StepWork, TakesAtLeastTheLongerOfArithmeticAndMemory) {
 TEST(StepWork, IsCountedForNetsThatNoCpuCouldRunInTime) {
   const std::string gpt2 = "--model gpt2 --batch 8 --card H200 --precision ";
   const json mixed = work_of(gpt2 + "bf16");
-  // 855 MFLOP a token, by nanoGPT's count, which takes no mask into account and adds the biases.
-  EXPECT_NEAR(mixed["flop"].get<double>() / (8 * 1024), 855e6 - 57e6, 5e6);
+  const double weights = 12 * 12 * 768.0 * 768 + 50304 * 768.0;
+  const double attention = 12 * 1024 * 768.0;
+  EXPECT_EQ(mixed["flop"], 8 * 1024 * (6 * weights + 7 * attention));
   EXPECT_EQ(kernel_of(mixed, "attention")["calls"], 12);
   const json tf32 = work_of(gpt2 + "tf32");
   EXPECT_EQ(tf32["flop"], mixed["flop"]);

@@ -134,7 +134,6 @@ MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device d
                           const BenchStepFlags& flags) {
   using Clock = std::chrono::steady_clock;
   SampleStep sample(subject.name, subject.data, batch, device);
-  const double flops = total(count_work(sample, device)).flops;
   const auto issue = [&] { sample.run(); };
   std::optional<runtime::StepGraph> graph;
   if (flags.graph) graph.emplace(std::vector<Device>{device});
@@ -153,6 +152,7 @@ MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device d
     times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
                     static_cast<double>(num_steps));
   }
+  const double flops = total(count_work(sample, device)).flops;
   MeasuredStep measured{median(times), flops, times.size() * num_steps,
                         graph ? graph->num_nodes() : 0};
   if (!flags.memory) return measured;

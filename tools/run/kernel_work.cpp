@@ -38,9 +38,10 @@ class Counter final : public slow_motion::KernelListener {
 };
 
 std::string work_line(const std::string& name, const KernelWork& work, bool has_card) {
-  const double intensity = work.bytes > 0 ? work.flops / work.bytes : 0;
-  std::string line = fmt::format("{:<26}{:>7}{:>12.2f}{:>12.2f}{:>10.1f}", name, work.num_calls,
-                                 work.flops * 1e-9, work.bytes * 1e-6, intensity);
+  const std::string flops = work.flops > 0 ? fmt::format("{:.2f}", work.flops * 1e-9) : "";
+  const std::string per_byte = work.flops > 0 ? fmt::format("{:.1f}", work.flops / work.bytes) : "";
+  std::string line = fmt::format("{:<24}{:>7}{:>12}{:>12.2f}{:>11}", name, work.num_calls, flops,
+                                 work.bytes * 1e-6, per_byte);
   if (has_card) line += fmt::format("{:>12}", trace::format_seconds(work.least_seconds));
   return line + "\n";
 }
@@ -69,6 +70,8 @@ std::map<std::string, KernelWork> count_work(SampleStep& step, Device device,
                                              const std::optional<CardSpeed>& card) {
   Counter counter(card);
   const slow_motion::Listening listening(device.type, counter);
+  step.run();  // makes gradients and the optimizer's state
+  counter.work.clear();
   step.run();
   return counter.work;
 }
@@ -81,7 +84,7 @@ KernelWork total(const std::map<std::string, KernelWork>& work) {
 
 std::string work_table(const std::map<std::string, KernelWork>& work,
                        const std::optional<CardSpeed>& card) {
-  std::string table = fmt::format("{:<26}{:>7}{:>12}{:>12}{:>10}{}\n", "kernel", "calls", "GFLOP",
+  std::string table = fmt::format("{:<24}{:>7}{:>12}{:>12}{:>11}{}\n", "kernel", "calls", "GFLOP",
                                   "MB", "FLOP/byte", card ? "    at least" : "");
   std::vector<std::pair<std::string, KernelWork>> lines(work.begin(), work.end());
   std::ranges::stable_sort(lines, std::greater{},

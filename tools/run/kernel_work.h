@@ -37,7 +37,8 @@ struct KernelWork {
   KernelWork& operator+=(const KernelWork& more);
 };
 
-// Key: the kernel's name, as in "linear backward". No kernel runs; the model stays as it is.
+// Key: the kernel's name, as in "linear backward". No kernel runs, so the model stays as it is; but
+// in a step that has not run before the optimizer's state is then arbitrary.
 std::map<std::string, KernelWork> count_work(SampleStep& step, Device device,
                                              const std::optional<CardSpeed>& card = {});
 KernelWork total(const std::map<std::string, KernelWork>& work);
