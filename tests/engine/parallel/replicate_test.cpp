@@ -4,6 +4,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/layers.h"
+#include "engine/runtime/logical_device.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
@@ -54,6 +55,26 @@ TEST(Replicate, BackwardSumsInTheOrderOfTheDevices) {
   expect_close(summed_gradient({1e16, -1e16, 1}), std::vector<double>(17, 1.0), kExact);
   expect_close(summed_gradient({1e16, -1e16, 1, 1}), std::vector<double>(17, 2.0), kExact);
   expect_close(summed_gradient({1, 1, 1e16, -1e16}), std::vector<double>(17, 2.0), kExact);
+}
+
+// CPU devices reach each other's memory, so the first one holds its copy's gradient and the sum,
+// however many devices there are.
+TEST(Replicate, BackwardReadsTheGradientsOfCpuDevicesWhereTheyLie) {
+  constexpr std::size_t kBytes = sizeof(double) << 16;
+  for (const std::size_t num_devices : {2, 8}) {
+    const Variable w(Tensor::zeros({kBytes / sizeof(double)}, DType::float64), RequiresGrad::yes);
+    const std::vector<Device> devices = cpu_devices(num_devices);
+    const auto copies = broadcast_coalesced({w}, devices);
+    Variable loss(Tensor::zeros({}, DType::float64));
+    for (std::size_t d = 0; d < num_devices; ++d) {
+      loss = add(loss, to(sum(copies[d][0]), devices[0]));
+    }
+    runtime::MemoryPool& pool = runtime::logical_device(devices[0]).memory();
+    pool.reset_peak();
+    const std::size_t before = pool.statistics().peak_bytes;
+    loss.backward();
+    EXPECT_LT(pool.statistics().peak_bytes - before, 3 * kBytes) << num_devices;
+  }
 }
 
 TEST(Replicate, OnlyReplica0sBuffersStay) {
