@@ -75,13 +75,19 @@ class Step:
                 "classes": row["num_classes"]}  # fmt: skip
 
 
+def speed(row):
+    """Of a step: its products, and how near it comes to what the card's data sheet allows."""
+    least = row.get("least_seconds")
+    share = f", {100 * least / row['median_step_seconds']:.3g} % of the data sheet's speed" if least else ""
+    return f"{row['gflops']:.4g} GFLOP/s{share}"
+
+
 def measure(stage, steps, step, graph, environment=None):
     """A line of `lockstep bench step`; its row goes to `steps`."""
     name = f"step of {step.name()}, {KINDS[graph]}"
     words = [*step.words(), "--seconds", stage.check.sizes.seconds, *["--graph"] * graph]
     (row,) = stage.rows(name, "bench", "step", *words, environment=environment)
-    figure = 1e6 * row["median_step_seconds"]
-    stage.line(name, "measured", figure=figure, unit="us", detail=f"{row['gflops']:.4g} GFLOP/s")
+    stage.line(name, "measured", figure=1e6 * row["median_step_seconds"], unit="us", detail=speed(row))
     steps.setdefault(step, {})[KINDS[graph]] = row
 
 
@@ -100,7 +106,7 @@ def without_cudnn(stage, step, row):
     words = [*step.words(), "--seconds", stage.check.sizes.seconds, "--graph"]
     (patches,) = stage.rows(name, "bench", "step", *words, environment={"LOCKSTEP_CUDNN": "off"})
     ours, others = (1e6 * one["median_step_seconds"] for one in (row, patches))
-    stage.line(name, "measured", figure=others, unit="us", detail=f"{patches['gflops']:.4g} GFLOP/s")
+    stage.line(name, "measured", figure=others, unit="us", detail=speed(patches))
     detail = f"{others:.1f} us / {ours:.1f} us"
     stage.judge(f"{step.name()}: products of patches / cuDNN", others / ours, ">=", 1, "x", detail)
 

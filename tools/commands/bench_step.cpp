@@ -65,7 +65,7 @@ constexpr double kMostStepsAtATime = 10;
 
 struct MeasuredStep {
   double median_seconds = 0;
-  double flops = 0;                 // of its products
+  KernelWork work = {};             // of a step
   std::size_t num_steps = 0;        // timed steps
   std::size_t num_graph_nodes = 0;  // kernels, copies and fills; 0 without a graph
   // --memory
@@ -130,6 +130,17 @@ std::size_t steps_at_a_time(Device device, const std::function<void()>& step, Sa
   return static_cast<std::size_t>(std::clamp(0.1 / taken.count(), 1.0, kMostStepsAtATime));
 }
 
+// The card of --card, or of the device; absent if no data sheet of the device is known.
+std::optional<CardSpeed> card_of(const BenchStepFlags& flags, Device device) {
+  if (!flags.card.empty()) return speed_of("--card", flags.card, kernels::matmul_precision());
+  if (device.type == DeviceType::cpu) return std::nullopt;
+  const auto gpu = static_cast<std::size_t>(runtime::gpu_behind(device));
+  const std::string& name = runtime::physical_gpus()[gpu].name;
+  if (!memory_bandwidth(name) || !peak_flops(name, kernels::matmul_precision()))
+    return std::nullopt;
+  return speed_of("--card", name, kernels::matmul_precision());
+}
+
 MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device device,
                           const BenchStepFlags& flags) {
   using Clock = std::chrono::steady_clock;
@@ -152,9 +163,8 @@ MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device d
     times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
                     static_cast<double>(num_steps));
   }
-  const double flops = total(count_work(sample, device)).flops;
-  MeasuredStep measured{median(times), flops, times.size() * num_steps,
-                        graph ? graph->num_nodes() : 0};
+  MeasuredStep measured{median(times), total(count_work(sample, device, card_of(flags, device))),
+                        times.size() * num_steps, graph ? graph->num_nodes() : 0};
   if (!flags.memory) return measured;
   measured.peak_bytes = sample.measure_peak_bytes();
   measured.memory = LayerRecorder(sample.model()).memory([&] { return sample.forward(); });
@@ -248,9 +258,10 @@ nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchRow& row
       {"warmup_iterations", kWarmUpSteps},
       {"median_step_seconds", step.median_seconds},
       {"samples_per_second", static_cast<double>(row.batch) / step.median_seconds},
-      {"gflops", step.flops / step.median_seconds * 1e-9},
+      {"gflops", step.work.flops / step.median_seconds * 1e-9},
       {"row_shape", row_shape},
       {"num_classes", row.model->data.num_classes}};
+  if (step.work.least_seconds > 0) json["least_seconds"] = step.work.least_seconds;
   if (!flags.memory) return json;
   json["peak_bytes"] = step.peak_bytes;
   json["memory"] = nlohmann::ordered_json::array();
@@ -261,17 +272,6 @@ nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchRow& row
                               {"patch_bytes", step.memory[i].scratch_bytes}});
   }
   return json;
-}
-
-// The card of --card, or of the device; absent if no data sheet of the device is known.
-std::optional<CardSpeed> card_of(const BenchStepFlags& flags, Device device) {
-  if (!flags.card.empty()) return speed_of("--card", flags.card, kernels::matmul_precision());
-  if (device.type == DeviceType::cpu) return std::nullopt;
-  const auto gpu = static_cast<std::size_t>(runtime::gpu_behind(device));
-  const std::string& name = runtime::physical_gpus()[gpu].name;
-  if (!memory_bandwidth(name) || !peak_flops(name, kernels::matmul_precision()))
-    return std::nullopt;
-  return speed_of("--card", name, kernels::matmul_precision());
 }
 
 nlohmann::ordered_json work_json(const KernelWork& work, bool has_card) {
