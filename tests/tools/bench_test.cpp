@@ -135,14 +135,14 @@ TEST(StepWork, TakesAtLeastTheLongerOfArithmeticAndMemory) {
             0.5 * kernel_of(row, "linear")["least_seconds"].get<double>());
 }
 
-TEST(StepWork, IsCountedForNetsThatNoCpuCouldRunInTime) {
-  const std::string gpt2 = "--model gpt2 --batch 8 --card H200 --precision ";
-  const json mixed = work_of(gpt2 + "bf16");
-  const double weights = 12 * 12 * 768.0 * 768 + 50304 * 768.0;
-  const double attention = 12 * 1024 * 768.0;
-  EXPECT_EQ(mixed["flop"], 8 * 1024 * (6 * weights + 7 * attention));
+TEST(StepWork, IsCountedForStepsThatNoCpuCouldRunInTime) {
+  const std::string gpt = "--model gpt:12-4-64-1024 --batch 64 --card H200 --precision ";
+  const json mixed = work_of(gpt + "bf16");
+  const double weights = 12 * 12 * 64.0 * 64 + 50304 * 64.0;
+  const double attention = 12 * 1024 * 64.0;
+  EXPECT_EQ(mixed["flop"], 64 * 1024 * (6 * weights + 7 * attention));
   EXPECT_EQ(kernel_of(mixed, "attention")["calls"], 12);
-  const json tf32 = work_of(gpt2 + "tf32");
+  const json tf32 = work_of(gpt + "tf32");
   EXPECT_EQ(tf32["flop"], mixed["flop"]);
   EXPECT_LT(mixed["bytes"], tf32["bytes"]);
   EXPECT_LT(mixed["least_seconds"], tf32["least_seconds"]);
