@@ -65,20 +65,21 @@ def pieces(lane):
 
 @picture
 def overlap():
-    text = expected("watch_step")
-    both = lanes(text, 0)[:2]
-    exposed = find_all(r"^(?:after|during) backward +\d+ us +\d+ % +\d+ us +(\d+) us", text)
-    steps = find_all(r"^(?:after|during) backward +(\d+) us", text)
+    text = expected("overlap_gradients")
+    both = find_all(r"^gpu 0 \|(.*)\|\n +\|(.*)\|", text)[:2]
+    table = find_all(r"^buckets (?:after|during) backward +(\d+) us +\d+ us +(\d+) us", text)
     drawing = Drawing(
         330,
         "All-reduce after backward, and during it",
         "Buckets that travel while backward still computes cost little: the step is shorter.",
     )
     left, width = 132, 540
-    for number, (words, (_, compute, communication)) in enumerate(zip(("after backward", "during backward"), both)):
+    for number, (words, (compute, communication), (step, exposed)) in enumerate(
+        zip(("after backward", "during backward"), both, table)
+    ):
         y = 42 + number * 130
         drawing.text(left, y - 10, f"all-reduce {words}", 13, "start", weight="600")
-        drawing.text(left + width, y - 10, f"step {steps[number]} µs, of it exposed {exposed[number]} µs", 12, "end")
+        drawing.text(left + width, y - 10, f"step {step} µs, of it exposed {exposed} µs", 12, "end")
         drawing.text(left - 12, y + 20, "compute", 12, "end")
         drawing.text(left - 12, y + 56, "all-reduce", 12, "end")
         end = 0
@@ -91,7 +92,7 @@ def overlap():
         for letter, begin, stop in pieces(communication):
             drawing.box(left + begin * width, y + 36, (stop - begin) * width, 30, letter, "g", 12)
         drawing.line(left + end * width, y - 4, left + end * width, y + 74, "slow")
-    last = max(letter for letter in both[0][2] if letter.isdigit())
+    last = max(letter for letter in both[0][1] if letter.isdigit())
     drawing.text(left, 284, f"0 … {last}: buckets of gradients", 12, "start", "faint")
     drawing.legend(left + 200, 284, [("p", "update")])
     return drawing
