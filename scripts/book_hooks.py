@@ -6,7 +6,6 @@ the book
   - chapters are numbered as their programs are, and left out while they are not written
   - files of the project that a page links to become pages, too, since the book is read without the sources beside it
   - <!-- player: lockstep watch ... --> becomes the page that this command writes, in a frame
-  - <!-- questions --> becomes the list of the questions that the chapters ask under "Check yourself"
   - each page links to its twin in the other language
 """
 
@@ -217,16 +216,6 @@ def show_player(command, src_uri):
             f'<a href="{link}" target="_blank">{words[1]}</a>: `lockstep {command}`')  # fmt: skip
 
 
-def list_questions(config):
-    lines = []
-    for item in config.nav:
-        (_, pages), = item.items()
-        for title, page in (pair for entry in (pages if isinstance(pages, list) else [item]) for pair in entry.items()):
-            questions = re.findall(r"<summary>(.+?)</summary>", (DOCS / page).read_text(), re.DOTALL)
-            lines += [f"\n**[{title}]({posixpath.basename(page)})**\n", *(f"- {question}" for question in questions)] if questions else []
-    return "\n".join(lines)
-
-
 def follow(match, src_uri, config):
     """The link of a match as MkDocs or the browser can follow it in the book."""
     page = None if re.match(r"[a-z]+:|/", match[2]) else page_behind(src_uri, match[2])
@@ -244,7 +233,6 @@ def on_page_markdown(markdown, page, config, files):
 
     def change(text):
         text = PLAYER.sub(lambda match: show_player(match[1], src_uri), text)
-        text = text.replace("<!-- questions -->", list_questions(config) if "<!-- questions -->" in text else "")
         text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).replace("<details>", '<details markdown="1">')
         return LINK.sub(lambda match: follow(match, src_uri, config), separate_lists(text))
 

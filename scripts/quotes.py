@@ -15,7 +15,9 @@ A quote is a comment and the block that follows it:
   ```
 
 The block holds the lines from the one that begins with FIRST, which must be the only one, to the next that begins with
-LAST; without LAST, that one line. The indent does not count, and what all lines share of it is left out."""
+LAST; without LAST, that one line. The indent does not count, and what all lines share of it is left out.
+
+  <!-- questions -->    the rest of the page: what the chapters in the page's folder ask, in the order of mkdocs.yml"""
 
 import argparse
 import re
@@ -28,6 +30,8 @@ PAGES = ["README*.md", "docs/**/*.md"]
 COMMENT = re.compile(r'<!-- *(code|output) +(\S+): *"(.+?)"(?: +to +"(.+?)")? *-->')
 MEANT = re.compile(r"<!-- *(code|output)\b")
 FENCE = re.compile(r"(```+|~~~+)")
+QUESTIONS = "<!-- questions -->\n"
+ANSWERS = ("Answers", "答案")  # folded, too, below exercises
 
 
 class Lost(Exception):
@@ -70,6 +74,21 @@ def quote(root, kind, name, first, last):
     if end is None:
         raise Lost(f'no line of {place} from line {begin + 1} on begins with "{last}": name the last line as it stands there now')
     return textwrap.dedent("\n".join(lines[begin:end + 1])).splitlines(), place
+
+
+def renew_questions(root, folder, text):
+    """The page with the chapters' questions in place of what follows its comment, each below a link to its chapter."""
+    head, comment, _ = text.partition(QUESTIONS)
+    if not comment:
+        return text
+    for name in re.findall(r"book/(\w+)\.md", (root / "mkdocs.yml").read_text().split("\nnav:\n")[1]):
+        page = folder / f"{name}.md"
+        lines = page.read_text().splitlines() if page.is_file() else []
+        asked = [found for line in lines for found in re.findall(r"<summary>(.+)</summary>", line) if found not in ANSWERS]
+        number = "".join(path.name[:3].replace("_", " ") for path in root.glob(f"tutorials/[0-9][0-9]_{name}.cpp"))
+        if asked:
+            comment += "\n".join([f"\n**[{number}{lines[0][2:]}]({name}.md)**\n", *(f"- {question}" for question in asked), ""])
+    return head + comment
 
 
 def renew(root, text):
@@ -131,6 +150,10 @@ def main():
             sys.exit(f"quotes.py: there is no page {page}")
         text = page.read_text()
         renewed, problems = renew(ROOT, text)
+        listed = renew_questions(ROOT, page.parent, renewed)
+        if listed != renewed:
+            line = renewed[:renewed.index(QUESTIONS)].count("\n") + 1
+            renewed, problems = listed, [*problems, (line, "the questions are not the chapters': run scripts/quotes.py --write")]
         if flags.write and problems:
             page.write_text(renewed)
             problems = renew(ROOT, renewed)[1]

@@ -67,6 +67,15 @@ class Quotes(unittest.TestCase):
         page = f"````\n{CODE % ''}````\n"
         self.assertEqual(quotes.renew(self.root, page), (page, []))
 
+    def test_questions_are_listed_below_their_chapters_and_answers_are_not(self):
+        (self.root / "mkdocs.yml").write_text("\nnav:\n  - book/split_batch.md\n  - book/lost.md\n")
+        asked = "# Cut?\n<details><summary>Answers</summary>\n<details><summary>Who?</summary>\n"
+        (self.root / "split_batch.md").write_text(asked)
+        page = "# All\n\n<!-- questions -->\nold\n"
+        listed = "# All\n\n<!-- questions -->\n\n**[07 Cut?](split_batch.md)**\n\n- Who?\n"
+        self.assertEqual(quotes.renew_questions(self.root, self.root, page), listed)
+        self.assertEqual(quotes.renew_questions(self.root, self.root, listed), listed)
+
 
 if __name__ == "__main__":
     unittest.main()
