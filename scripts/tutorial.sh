@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds and runs one of the numbered programs of tutorials/.
+# Builds and runs one of the numbered programs of tutorials/, or one of tutorials/bugs.
 #
-#   scripts/tutorial.sh                  lists them, each with its question
+#   scripts/tutorial.sh                  lists the numbered ones, each with its question
 #   scripts/tutorial.sh 04 [FLAG...]     by number or by name; the flags are the program's (--help lists them)
+#   scripts/tutorial.sh bug_02           a program of the bug lab, bug_01 to bug_19
 set -euo pipefail
 here=$PWD
 source "$(dirname "$0")/common.sh"
@@ -31,6 +32,7 @@ for file in tutorials/[0-9][0-9]_*.cpp; do
   name=$(basename "$file" .cpp)
   if [[ $name == "$wanted" || ${name%%_*} == "$wanted" || ${name#*_} == "$wanted" ]]; then found+=("$name"); fi
 done
+if [[ $wanted == bug_* && -f tutorials/bugs/$wanted.cpp ]]; then found=("$wanted"); fi
 [[ ${#found[@]} -eq 1 ]] || usage_error "there is no tutorial '$wanted'"
 
 scripts/setup.sh
