@@ -1,10 +1,11 @@
 // 27: Does it matter if eight devices share one batch, or take a batch each?
 //
-// Shared by eight devices, a batch makes the same training step with an eighth of the rows on each:
-// the kernels get shorter, but never shorter than their launch, and the all-reduce comes on top.
-// (It is called strong scaling.) With a batch for each, every device computes as before, and an
-// epoch has an eighth of the steps; but each step is one of a batch eight times as large, so the
-// training is another one (weak scaling; tutorial 26 has its price).
+// Shared by eight devices, a batch makes the same training step (but for batch norms: tutorial 28)
+// with an eighth of the rows on each: the kernels get shorter, but never shorter than their launch,
+// and the all-reduce comes on top. (It is called strong scaling.) With a batch for each, every
+// device computes as before, and an epoch has an eighth of the steps; but each step is one of a
+// batch eight times as large, so the training is another one (weak scaling; tutorial 26 has its
+// price).
 //
 // You will see: ResNet-18 on 1, 2, 4 and 8 GPUs of a server, in slow motion, with one batch for all
 // and with a batch for each.
@@ -139,9 +140,9 @@ void run(const tutorial::Options& options) {
   fmt::print("{:<16} {:>16} {:>21} {:>17}\n", "a batch for each", 8 * num_rows, large_steps,
              num_rows);
   tutorial::say(fmt::format(
-      "One batch for all is the training of one GPU, step for step. A batch for each is another "
-      "training, whose speed counts only if its {} large steps bring the model as far as {} small "
-      "ones.",
+      "One batch for all is the training of one GPU, step for step, except for its batch norms "
+      "(28). A batch for each is another training, whose speed counts only if its {} large steps "
+      "bring the model as far as {} small ones.",
       large_steps, steps));
   const auto kernels_ms = [](const ActedSteps& step) {
     return 1e3 * step.busy[0] * step.step_seconds;
