@@ -47,6 +47,20 @@ __device__ inline std::size_t num_global_threads() {
   return std::size_t{gridDim.x} * blockDim.x;
 }
 
+// Calls body(i) for i = begin, begin + step, ... below end. Whole batches are loops of a fixed
+// count, whose reads the compiler gathers at their beginning, unless body writes; with a test for
+// the end after every call, one read would wait for the other.
+template <std::size_t kBatch, typename Body>
+__device__ void for_steps(std::size_t begin, std::size_t end, std::size_t step, const Body& body) {
+  std::size_t i = begin;
+  for (; i + (kBatch - 1) * step < end; i += kBatch * step) {
+#pragma unroll
+    for (std::size_t k = 0; k < kBatch; ++k) body(i + k * step);
+  }
+#pragma unroll 1
+  for (; i < end; i += step) body(i);
+}
+
 template <typename T, typename Op, typename... Inputs>
 __global__ void elementwise_kernel(T* y, std::size_t num_elements, Op op, Inputs... x) {
   if constexpr (requires { op.load(); }) op.load();

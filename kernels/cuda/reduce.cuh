@@ -92,9 +92,8 @@ template <typename T, typename Op, typename... Inputs>
 __global__ void reduce_kernel(T* y, std::size_t num_elements, double divisor, Workspace workspace,
                               Op op, Inputs... x) {
   double sum = 0;
-  const std::size_t step = num_global_threads();
-#pragma unroll 4
-  for (std::size_t i = global_thread(); i < num_elements; i += step) sum += op(number(x[i])...);
+  for_steps<4>(global_thread(), num_elements, num_global_threads(),
+               [&](std::size_t i) { sum += op(number(x[i])...); });
   sum_over_launch(sum, workspace, [=](double total) { *y = static_cast<T>(total / divisor); });
 }
 
@@ -111,7 +110,7 @@ void launch_reduce(runtime::Stream& stream, const char* operation, T* y, std::si
 
 // Sums over the rows of a matrix, for each column, in one launch and in double.
 //
-// A block adds the rows of one chunk for a stripe of 32 columns: its 32 x 8 threads read 8 rows at
+// A block adds the rows of one chunk for a stripe of 32 columns: its 32 x 8 threads read 64 rows at
 // a time. If a stripe has several chunks, the last of their blocks adds their sums.
 //
 // An operation is a functor for the device with
@@ -120,7 +119,8 @@ void launch_reduce(runtime::Stream& stream, const char* operation, T* y, std::si
 //   void finish(column, totals) const      called once per column.
 
 inline constexpr unsigned kStripe = 32;     // columns of a block
-inline constexpr unsigned kRowThreads = 8;  // rows that a block reads at a time
+inline constexpr unsigned kRowThreads = 8;  // its threads for a column
+inline constexpr unsigned kRowBatch = 8;    // rows that a thread reads at a time
 
 struct ColumnShape {
   std::size_t rows = 0;
@@ -130,14 +130,17 @@ struct ColumnShape {
   unsigned num_chunks = 0;
 };
 
-// A chunk has 64 rows, or more if the blocks' sums would not fit into the workspace.
+// A chunk has 64 rows, or a multiple if the blocks' sums would not fit into the workspace.
 inline ColumnShape column_shape(std::size_t rows, std::size_t cols, std::size_t num_values) {
-  const std::size_t stripes = (cols + kStripe - 1) / kStripe;
+  const auto pieces = [](std::size_t size, std::size_t of_piece) {
+    return std::max<std::size_t>(1, (size + of_piece - 1) / of_piece);
+  };
+  constexpr std::size_t kRows = kRowThreads * kRowBatch;
+  const std::size_t stripes = pieces(cols, kStripe);
   const std::size_t max_blocks = std::min(kMaxPartials / (kStripe * num_values), kMaxTickets);
-  const std::size_t chunks = std::clamp<std::size_t>(
-      (rows + 63) / 64, 1,
-      std::max<std::size_t>(1, max_blocks / std::max<std::size_t>(1, stripes)));
-  const std::size_t rows_per_chunk = (rows + chunks - 1) / chunks;
+  const std::size_t max_chunks = std::max<std::size_t>(1, max_blocks / stripes);
+  const std::size_t rows_per_chunk = pieces(rows, max_chunks * kRows) * kRows;
+  const std::size_t chunks = pieces(rows, rows_per_chunk);
   return {rows, cols, rows_per_chunk, static_cast<unsigned>(stripes),
           static_cast<unsigned>(chunks)};
 }
@@ -185,8 +188,11 @@ __device__ bool add_over_chunks(const ColumnShape& shape, const Workspace& works
   return true;
 }
 
+// Two blocks of an SM leave a thread 128 registers. Without that limit ptxas saves registers and
+// reads the rows of a batch one by one.
 template <typename Op>
-__global__ void column_reduce_kernel(ColumnShape shape, Op op, Workspace workspace) {
+__global__ void __launch_bounds__(kStripe* kRowThreads, 2)
+    column_reduce_kernel(ColumnShape shape, Op op, Workspace workspace) {
   const unsigned stripe = blockIdx.x % shape.num_stripes;
   const std::size_t chunk = blockIdx.x / shape.num_stripes;
   const std::size_t column = std::size_t{stripe} * kStripe + threadIdx.x;
@@ -195,10 +201,8 @@ __global__ void column_reduce_kernel(ColumnShape shape, Op op, Workspace workspa
       begin + shape.rows_per_chunk < shape.rows ? begin + shape.rows_per_chunk : shape.rows;
   double sums[Op::kValues] = {};
   if (column < shape.cols) {
-#pragma unroll 8
-    for (std::size_t row = begin + threadIdx.y; row < end; row += kRowThreads) {
-      op.add(row, column, sums);
-    }
+    for_steps<kRowBatch>(begin + threadIdx.y, end, kRowThreads,
+                         [&](std::size_t row) { op.add(row, column, sums); });
   }
   add_over_row_threads(sums);
   if (shape.num_chunks > 1 && !add_over_chunks(shape, workspace, stripe, sums)) return;

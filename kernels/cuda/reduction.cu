@@ -27,11 +27,10 @@ __global__ void norm_kernel(List list, std::size_t elements_per_block, Carry car
   const Slice slice = slice_of_block(list, elements_per_block);
   const T* x = static_cast<const T*>(list.data[0][slice.tensor]);
   double sum = 0;
-#pragma unroll 4
-  for (std::size_t i = slice.begin + threadIdx.x; i < slice.end; i += blockDim.x) {
+  for_steps<8>(slice.begin + threadIdx.x, slice.end, blockDim.x, [&](std::size_t i) {
     const double value = static_cast<double>(x[i]);
     sum += value * value;
-  }
+  });
   sum_over_launch(sum, workspace, [&](double total) {
     const double squares = carry == Carry::goes_on ? *workspace.carry + total : total;
     *workspace.carry = squares;
