@@ -10,6 +10,7 @@
 #include "engine/core/views.h"
 #include "engine/runtime/cuda/device_fault.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/tensor_core.cuh"
 
 namespace lockstep::kernels::cuda {
 
@@ -33,6 +34,25 @@ __device__ Vector<T, kElements> load_vector(const T* from) {
 template <typename T, std::size_t kElements>
 __device__ void store_vector(T* to, const Vector<T, kElements>& values) {
   *reinterpret_cast<Vector<T, kElements>*>(to) = values;
+}
+
+// Numbers as elements. The instruction for pairs of bfloat16 makes the bits of Bfloat16(), but for
+// those of a NaN, in half an instruction instead of six.
+template <typename T, std::size_t kElements>
+__device__ Vector<T, kElements> rounded(const Vector<ArithmeticOf<T>, kElements>& numbers) {
+  if constexpr (std::is_same_v<T, Bfloat16> && kElements % 2 == 0 && kHasTensorCores) {
+    Vector<unsigned, kElements / 2> pairs;
+#pragma unroll
+    for (std::size_t i = 0; i < kElements / 2; ++i) {
+      pairs.at[i] = pair_of_bfloat16(numbers.at[2 * i], numbers.at[2 * i + 1]);
+    }
+    return __builtin_bit_cast(Vector<T, kElements>, pairs);
+  } else {
+    Vector<T, kElements> elements;
+#pragma unroll
+    for (std::size_t i = 0; i < kElements; ++i) elements.at[i] = static_cast<T>(numbers.at[i]);
+    return elements;
+  }
 }
 
 __host__ __device__ inline bool is_aligned(const void* pointer, std::size_t num_bytes = 16) {
@@ -100,30 +120,32 @@ auto rows_of(const BasicMatrixView<Void>& view) {
   return Rows<Element>{static_cast<Element*>(view.data), view.leading_dimension};
 }
 
-// Calls body(row, lane) with a whole warp for each row.
-template <typename Body>
+// Calls body(row, lane) with kGroup threads of a block for each row: a whole warp.
+template <unsigned kGroup = kWarp, typename Body>
 __device__ void for_rows(std::size_t rows, const Body& body) {
-  for (std::size_t row = global_thread() / kWarp; row < rows; row += num_global_threads() / kWarp) {
-    body(row, threadIdx.x % kWarp);
+  const std::size_t step = num_global_threads() / kGroup;
+  for (std::size_t row = global_thread() / kGroup; row < rows; row += step) {
+    body(row, threadIdx.x % kGroup);
   }
 }
 
 inline constexpr std::size_t kTileColumns = 128;  // so few that small matrices keep many warps busy
 
 // A launch with which for_row_tiles and for_matrix reach every element.
-inline LaunchShape row_tiles(std::size_t rows, std::size_t cols) {
-  return covering(rows * ((cols + kTileColumns - 1) / kTileColumns) * kWarp, kThreads);
+inline LaunchShape row_tiles(std::size_t rows, std::size_t cols,
+                             std::size_t tile_columns = kTileColumns) {
+  return covering(rows * ((cols + tile_columns - 1) / tile_columns) * kWarp, kThreads);
 }
 
 // Calls body(row, begin, end) for columns begin ... end - 1 of a row with a whole warp, whose lanes
 // all get the same arguments.
-template <typename Body>
+template <std::size_t kColumns = kTileColumns, typename Body>
 __device__ void for_row_tiles(std::size_t rows, std::size_t cols, const Body& body) {
-  const std::size_t tiles = (cols + kTileColumns - 1) / kTileColumns;
+  const std::size_t tiles = (cols + kColumns - 1) / kColumns;
   const std::size_t num_warps = num_global_threads() / kWarp;
   for (std::size_t i = global_thread() / kWarp; i < rows * tiles; i += num_warps) {
-    const std::size_t begin = i % tiles * kTileColumns;
-    body(i / tiles, begin, begin + kTileColumns < cols ? begin + kTileColumns : cols);
+    const std::size_t begin = i % tiles * kColumns;
+    body(i / tiles, begin, begin + kColumns < cols ? begin + kColumns : cols);
   }
 }
 

@@ -309,24 +309,27 @@ TEST_F(Bfloat16Activations, UnderDropout) {
 }
 
 TEST_F(Bfloat16Activations, AsLogits) {
-  expect_alike(
-      [](Operands& make) {
-        const std::vector<std::int64_t> classes{2, 0, 16};
-        const Tensor labels = Tensor::from(classes, {3}, Device{}).to(test_device());
-        const Tensor logits = make.activation({3, 17}), loss = make.sums({1});
-        const Tensor kept = make.result({3, 17}), grad = make.result({3, 17});
-        const Tensor grad_loss = Tensor::full({1}, 0.5, DType::float32, test_device());
-        const Tensor guesses = Tensor::zeros({3}, DType::int64, test_device());
-        tested().softmax_cross_entropy_forward(
-            stream(),
-            {logits.matrix(), labels.view(), Reduction::mean, kept.matrix(), loss.view()});
-        tested().softmax_cross_entropy_backward(
-            stream(),
-            {kept.matrix(), labels.view(), Reduction::mean, grad_loss.view(), grad.matrix()});
-        tested().argmax_rows(stream(), {logits.matrix(), guesses.view()});
-        return Outputs{loss, grad, guesses};
-      },
-      RelativeTo::each, 2 * kUnit);  // rounded forward and backward
+  for (const std::size_t classes : {17u, 1040u, 9008u}) {
+    SCOPED_TRACE(classes);
+    expect_alike(
+        [&](Operands& make) {
+          const std::vector<std::int64_t> last{2, 0, std::int64_t(classes) - 1};
+          const Tensor labels = Tensor::from(last, {3}, Device{}).to(test_device());
+          const Tensor logits = make.activation({3, classes}), loss = make.sums({1});
+          const Tensor kept = make.result({3, classes}), grad = make.result({3, classes});
+          const Tensor grad_loss = Tensor::full({1}, 0.5, DType::float32, test_device());
+          const Tensor guesses = Tensor::zeros({3}, DType::int64, test_device());
+          tested().softmax_cross_entropy_forward(
+              stream(),
+              {logits.matrix(), labels.view(), Reduction::mean, kept.matrix(), loss.view()});
+          tested().softmax_cross_entropy_backward(
+              stream(),
+              {kept.matrix(), labels.view(), Reduction::mean, grad_loss.view(), grad.matrix()});
+          tested().argmax_rows(stream(), {logits.matrix(), guesses.view()});
+          return Outputs{loss, grad, guesses};
+        },
+        RelativeTo::each, 2 * kUnit);  // rounded forward and backward
+  }
 }
 
 // The probability of the label is within 1e-4 of 1, where bfloat16 has no other number.
