@@ -2,6 +2,7 @@
 // rows of a matrix. Neighbouring threads take neighbouring elements, which the GPU reads together.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -81,12 +82,26 @@ __device__ void for_steps(std::size_t begin, std::size_t end, std::size_t step, 
   for (; i < end; i += step) body(i);
 }
 
+// Pieces of 16 bytes of y up to in_pieces, then single elements. All inputs of a piece are read
+// before it is written.
 template <typename T, typename Op, typename... Inputs>
-__global__ void elementwise_kernel(T* y, std::size_t num_elements, Op op, Inputs... x) {
+__global__ void elementwise_kernel(T* y, std::size_t in_pieces, std::size_t num_elements, Op op,
+                                   Inputs... x) {
+  constexpr std::size_t kWide = kWidth<T>;
   if constexpr (requires { op.load(); }) op.load();
   const std::size_t step = num_global_threads();
-#pragma unroll 4
-  for (std::size_t i = global_thread(); i < num_elements; i += step) {
+  const auto apply = [&](const auto&... in) {
+    Vector<ArithmeticOf<T>, kWide> results;
+#pragma unroll
+    for (std::size_t i = 0; i < kWide; ++i) results.at[i] = op(number(in.at[i])...);
+    return rounded<T>(results);
+  };
+#pragma unroll 1
+  for (std::size_t i = global_thread() * kWide; i < in_pieces; i += step * kWide) {
+    store_vector(y + i, apply(load_vector<kWide>(x + i)...));
+  }
+#pragma unroll 1
+  for (std::size_t i = in_pieces + global_thread(); i < num_elements; i += step) {
     y[i] = static_cast<T>(op(number(x[i])...));
   }
 }
@@ -99,8 +114,12 @@ template <typename T, typename Op, typename... Inputs>
 void launch_elementwise(runtime::Stream& stream, const char* operation, T* y,
                         std::size_t num_elements, Op op, const Inputs*... x) {
   if (num_elements == 0) return;
-  launch(stream, operation, covering(num_elements, kThreads),
-         elementwise_kernel<T, Op, const Inputs*...>, y, num_elements, op, x...);
+  constexpr std::size_t kWide = kWidth<T>;
+  const bool is_wide = is_aligned(y) && (... && is_aligned(x, sizeof(Inputs) * kWide));
+  const std::size_t in_pieces = is_wide ? num_elements / kWide * kWide : 0;
+  launch(stream, operation,
+         covering(std::max(in_pieces / kWide, num_elements - in_pieces), kThreads),
+         elementwise_kernel<T, Op, const Inputs*...>, y, in_pieces, num_elements, op, x...);
 }
 
 // --- rows of a matrix: a warp takes a piece of one row at a time

@@ -13,14 +13,9 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-template <typename From, typename To>
+template <typename To>
 struct Convert {
-  __device__ To operator()(ArithmeticOf<From> x) const { return static_cast<To>(x); }
-};
-
-template <typename Unit>
-struct Itself {
-  __device__ Unit operator()(Unit x) const { return x; }
+  __device__ auto operator()(auto x) const { return static_cast<ArithmeticOf<To>>(x); }
 };
 
 template <typename Unit>
@@ -50,6 +45,14 @@ template <typename From, typename To>
 void copy_rows(Stream& stream, const char* operation, const ConstMatrixView& from,
                const MatrixView& to) {
   if (from.num_elements() == 0) return;
+  const auto is_whole = [](const auto& view) {
+    return view.leading_dimension == view.cols &&
+           (view.batch == 1 || view.batch_stride == view.rows * view.cols);
+  };
+  if (is_whole(from) && is_whole(to)) {
+    return launch_elementwise(stream, operation, data_of<To>(to), from.num_elements(),
+                              Convert<To>{}, data_of<From>(from));
+  }
   launch(stream, operation, row_tiles(from.batch * from.rows, from.cols),
          copy_rows_kernel<From, To>, data_of<From>(from),
          Strides{from.leading_dimension, from.batch_stride}, data_of<To>(to),
@@ -99,13 +102,13 @@ void CudaBackend::copy(Stream& stream, const Copy& call) {
     return for_any(call.from.dtype, [&]<typename From>() {
       for_any(call.to.dtype, [&]<typename To>() {
         launch_elementwise(stream, "copy", data_of<To>(call.to), call.to.num_elements,
-                           Convert<From, To>{}, data_of<From>(call.from));
+                           Convert<To>{}, data_of<From>(call.from));
       });
     });
   }
   for_width(call.from.dtype, [&]<typename Unit>() {
-    launch_elementwise(stream, "copy", data_of<Unit>(call.to), call.to.num_elements, Itself<Unit>{},
-                       data_of<Unit>(call.from));
+    launch_elementwise(stream, "copy", data_of<Unit>(call.to), call.to.num_elements,
+                       Convert<Unit>{}, data_of<Unit>(call.from));
   });
 }
 
