@@ -3,6 +3,7 @@
 // batch (reads x and grad_y once), then grad_x (reads x and grad_y once, writes grad_x once).
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
@@ -119,14 +120,80 @@ __global__ void running_statistics_kernel(Features<X> f) {
   }
 }
 
-template <typename X>
-__global__ void normalise_kernel(Features<X> f) {
+// --- kernels that write a matrix: each thread keeps kWide columns, so that it reads and computes
+// what belongs to them once, and goes through rows
+
+template <std::size_t kWide>
+__device__ std::size_t first_column() {
+  return (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) * kWide;
+}
+
+template <std::size_t kWide, typename T>
+__device__ Vector<T, kWide> values_at(std::size_t column, const T* values, T otherwise) {
+  if (values) return load_vector<kWide>(values + column);
+  Vector<T, kWide> result;
+  for (T& value : result.at) value = otherwise;
+  return result;
+}
+
+// y = result(i, inputs...) in the thread's columns, of which i counts; y may be one of the inputs.
+// Reads two rows before it writes; the last one may be both.
+template <std::size_t kWide, typename X, typename Result, typename... Inputs>
+__device__ void map_rows(std::size_t rows, const Rows<X>& y, const Result& result,
+                         const Inputs&... inputs) {
+  const std::size_t column = first_column<kWide>();
+  const std::size_t step = std::size_t{gridDim.y} * blockDim.y;
+  const auto apply = [&](const auto&... in) {
+    Vector<ArithmeticOf<X>, kWide> results;
+#pragma unroll
+    for (std::size_t i = 0; i < kWide; ++i) results.at[i] = result(i, number(in.at[i])...);
+    return rounded<X>(results);
+  };
+  for (std::size_t row = std::size_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
+       row += 2 * step) {
+    const std::size_t next = row + step < rows ? row + step : row;
+    const auto first = apply(load_vector<kWide>(inputs[row] + column)...);
+    const auto second = apply(load_vector<kWide>(inputs[next] + column)...);
+    store_vector(y[row] + column, first);
+    store_vector(y[next] + column, second);
+  }
+}
+
+// Calls start.operator()<kWide>(shape), in pieces of 16 bytes if all rows and values are aligned
+// for it. Few blocks, so that threads have several rows.
+template <typename X, typename Start, typename... Values>
+void for_column_pieces(std::size_t rows, std::size_t cols, const Start& start,
+                       std::initializer_list<Rows<const X>> matrices, const Values*... values) {
+  constexpr std::size_t kWide = kWidth<X>;
+  bool is_wide = cols % kWide == 0 && (... && is_aligned(values, kWide * sizeof(Values)));
+  for (const auto& matrix : matrices) {
+    is_wide = is_wide && is_aligned(matrix.data) && matrix.leading_dimension % kWide == 0;
+  }
+  const std::size_t pieces = is_wide ? cols / kWide : cols;
+  const auto across = static_cast<unsigned>(std::min<std::size_t>(pieces, kThreads));
+  const unsigned down = kThreads / across;
+  const std::size_t stripes = (pieces + across - 1) / across;
+  const std::size_t blocks = std::clamp<std::size_t>((rows + down - 1) / down, 1,
+                                                     std::max<std::size_t>(1, 1024 / stripes));
+  const LaunchShape shape{dim3(static_cast<unsigned>(stripes), static_cast<unsigned>(blocks)),
+                          dim3(across, down)};
+  if (is_wide) return start.template operator()<kWide>(shape);
+  start.template operator()<1>(shape);
+}
+
+template <std::size_t kWide, typename X>
+__global__ void __launch_bounds__(kThreads) normalise_kernel(Features<X> f) {
   using T = ArithmeticOf<X>;
-  for_matrix(f.rows, f.cols, [&](std::size_t row, std::size_t j) {
-    const T factor = f.inverse_std[j] * (f.weight ? f.weight[j] : T(1));
-    const T bias = f.bias ? f.bias[j] : T(0);
-    f.y[row][j] = static_cast<X>((number(f.x[row][j]) - f.mean[j]) * factor + bias);
-  });
+  const std::size_t column = first_column<kWide>();
+  if (column >= f.cols) return;
+  const auto mean = load_vector<kWide>(f.mean + column);
+  const auto bias = values_at<kWide>(column, f.bias, T(0));
+  auto factor = values_at<kWide>(column, f.weight, T(1));
+  const auto inverse_std = load_vector<kWide>(f.inverse_std + column);
+  for (std::size_t i = 0; i < kWide; ++i) factor.at[i] *= inverse_std.at[i];
+  map_rows<kWide>(
+      f.rows, f.y, [&](std::size_t i, T x) { return (x - mean.at[i]) * factor.at[i] + bias.at[i]; },
+      f.x);
 }
 
 template <typename X>
@@ -171,24 +238,47 @@ struct BackwardSums {
 
 // grad_x = factor * (grad_y - offset - (x - mean) * slope). The last two terms are the paths
 // through the mean and the variance, and are absent if those were given.
-template <typename X>
-__global__ void input_gradient_kernel(Gradients<X> g, std::size_t rows, std::size_t cols,
-                                      Statistics statistics) {
+template <std::size_t kWide, typename X>
+__global__ void __launch_bounds__(kThreads)
+    input_gradient_kernel(Gradients<X> g, std::size_t rows, std::size_t cols,
+                          Statistics statistics) {
   using T = ArithmeticOf<X>;
+  const std::size_t column = first_column<kWide>();
+  if (column >= cols) return;
+  auto factor = values_at<kWide>(column, g.weight, T(1));
+  const auto inverse_std = load_vector<kWide>(g.inverse_std + column);
+  for (std::size_t i = 0; i < kWide; ++i) factor.at[i] *= inverse_std.at[i];
+  if (statistics == Statistics::running) {
+    return map_rows<kWide>(
+        rows, g.grad_x, [&](std::size_t i, T grad) { return factor.at[i] * grad; }, g.grad_y);
+  }
+  const auto mean = load_vector<kWide>(g.mean + column);
   // One division for all, because on most GPUs a division in double costs more than reading the
   // elements.
   const double share = 1 / (g.count ? *g.count : static_cast<double>(rows));
-  for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
-    const T s = g.inverse_std[j];
-    const T factor = s * (g.weight ? g.weight[j] : T(1));
-    T grad = number(g.grad_y[row][j]);
-    if (statistics != Statistics::running) {
-      const T offset = static_cast<T>(g.grad_sums[j] * share);
-      const T slope = static_cast<T>(static_cast<double>(s) * g.projections[j] * share);
-      grad = grad - offset - (number(g.x[row][j]) - g.mean[j]) * slope;
-    }
-    g.grad_x[row][j] = static_cast<X>(factor * grad);
-  });
+  Vector<T, kWide> offset, slope;
+  for (std::size_t i = 0; i < kWide; ++i) {
+    offset.at[i] = static_cast<T>(g.grad_sums[column + i] * share);
+    slope.at[i] =
+        static_cast<T>(static_cast<double>(inverse_std.at[i]) * g.projections[column + i] * share);
+  }
+  map_rows<kWide>(
+      rows, g.grad_x,
+      [&](std::size_t i, T grad, T x) {
+        return factor.at[i] * (grad - offset.at[i] - (x - mean.at[i]) * slope.at[i]);
+      },
+      g.grad_y, g.x);
+}
+
+template <typename X>
+void input_gradient(Stream& stream, const char* name, const Gradients<X>& g, std::size_t rows,
+                    std::size_t cols, Statistics statistics) {
+  const auto start = [&]<std::size_t kWide>(const LaunchShape& shape) {
+    launch(stream, name, shape, input_gradient_kernel<kWide, X>, g, rows, cols, statistics);
+  };
+  for_column_pieces<X>(rows, cols, start,
+                       {g.x, g.grad_y, {g.grad_x.data, g.grad_x.leading_dimension}}, g.weight,
+                       g.mean, g.inverse_std);
 }
 
 template <typename X>
@@ -250,7 +340,13 @@ void CudaBackend::batch_norm_forward(Stream& stream, const BatchNormForward& cal
                data_of<double>(call.moments), call.moments.num_elements / (2 * cols + 1));
         break;
     }
-    if (rows > 0) launch(stream, name, row_tiles(rows, cols), normalise_kernel<X>, features);
+    if (rows == 0) return;
+    const auto normalise = [&]<std::size_t kWide>(const LaunchShape& shape) {
+      launch(stream, name, shape, normalise_kernel<kWide, X>, features);
+    };
+    for_column_pieces<X>(rows, cols, normalise,
+                         {features.x, {features.y.data, features.y.leading_dimension}},
+                         features.weight, features.bias, features.mean, features.inverse_std);
   });
 }
 
@@ -262,9 +358,8 @@ void CudaBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& c
     if (call.statistics == Statistics::shared) {
       double* const sums = data_of<double>(call.sums);
       if (rows == 0 || cols == 0) return;
-      launch(stream, name, row_tiles(rows, cols), input_gradient_kernel<X>,
-             gradients_of<X>(call, 0, sums, sums + cols, sums + 2 * cols), rows, cols,
-             call.statistics);
+      input_gradient(stream, name, gradients_of<X>(call, 0, sums, sums + cols, sums + 2 * cols),
+                     rows, cols, call.statistics);
       return;
     }
     for (std::size_t first = 0; first < cols; first += kMaxColumns) {
@@ -273,8 +368,7 @@ void CudaBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& c
       const Gradients<X> gradients = gradients_of<X>(call, first, sums, sums + count, nullptr);
       launch_column_reduce(stream, name, rows, count, BackwardSums<X>{gradients});
       if (!call.grad_x.data || rows == 0) continue;
-      launch(stream, name, row_tiles(rows, count), input_gradient_kernel<X>, gradients, rows, count,
-             call.statistics);
+      input_gradient(stream, name, gradients, rows, count, call.statistics);
     }
   });
 }

@@ -19,8 +19,8 @@ struct Case {
 template <typename T>
 struct Inputs {
   explicit Inputs(const Case& c)
-      : x(random_grid<T>(c.rows, c.features, 1, 1)),
-        grad_y(random_grid<T>(c.rows, c.features, 2, 2)),
+      : x(random_grid<T>(c.rows, c.features, c.features % 8 == 0 ? 0 : 1, 1)),
+        grad_y(random_grid<T>(c.rows, c.features, c.features % 8 == 0 ? 8 : 2, 2)),
         weight(random_values<T>(c.features, 3)),
         bias(random_values<T>(c.features, 4)),
         running_mean(random_values<T>(c.features, 5)),
@@ -91,7 +91,9 @@ Results<double> expected(const Inputs<T>& in, Statistics statistics) {
 template <typename T>
 Results<T> run(Stream& stream, const Inputs<T>& in, const Case& c) {
   const std::size_t n = c.features;
-  const GridOnDevice<T> x(in.x), grad_y(in.grad_y), y(c.rows, n, 3), grad_x(c.rows, n, 1);
+  const bool is_aligned = n % 8 == 0;  // all rows, or few
+  const GridOnDevice<T> x(in.x), grad_y(in.grad_y), y(c.rows, n, is_aligned ? 8 : 3),
+      grad_x(c.rows, n, is_aligned ? 0 : 1);
   const OnDevice<T> weight(in.weight), bias(in.bias), mean(n), inverse_std(n), grad_weight(n),
       grad_bias(n), running_mean(in.running_mean), running_var(in.running_var);
   const auto if_affine = [&](const OnDevice<T>& array) {
@@ -139,7 +141,7 @@ TYPED_TEST(BatchNorm, ForwardAndBackwardEqualTheDefinition) {
   for (const Statistics statistics : {Statistics::batch, Statistics::running}) {
     for (const bool has_affine : {false, true}) {
       for (const std::size_t rows : {2u, 7u, 65u, 300u}) {
-        for (const std::size_t features : {0u, 1u, 33u, 129u}) {
+        for (const std::size_t features : {0u, 1u, 33u, 64u, 129u}) {
           expect_definition<TypeParam>({rows, features, statistics, has_affine});
         }
       }
@@ -155,6 +157,7 @@ TYPED_TEST(BatchNorm, OneRowHasNoVariance) {
 
 TYPED_TEST(BatchNorm, TakesMoreFeaturesThanAWorkspaceHolds) {
   expect_definition<TypeParam>({9, 9'001});
+  expect_definition<TypeParam>({9, 4'104});
 }
 
 // Sums of x and x^2 in T would be off by a thousandth.
