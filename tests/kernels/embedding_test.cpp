@@ -11,8 +11,9 @@ TYPED_TEST_SUITE(Embedding, Floating);
 struct TableCase {
   std::size_t batch, length, vocabulary, channels;
 };
-constexpr TableCase kTableCases[] = {{1, 1, 1, 1}, {3, 5, 7, 3},      {4, 33, 65, 40},
-                                     {0, 4, 5, 6}, {2, 70, 3000, 33}, {2, 20, 9001, 40}};
+constexpr TableCase kTableCases[] = {{1, 1, 1, 1},     {3, 5, 7, 3},      {4, 33, 65, 40},
+                                     {0, 4, 5, 6},     {2, 70, 3000, 33}, {2, 20, 9001, 40},
+                                     {5, 307, 50, 130}};
 
 std::vector<std::int64_t> tokens_of(const TableCase& c) {
   std::vector<std::int64_t> tokens;

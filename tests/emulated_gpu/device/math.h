@@ -33,7 +33,7 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
 }
 
-// The place of the lowest bit that is set, from 1 on; 0 for none.
-inline int __ffs(int value) {
-  return __builtin_ffs(value);
+// The number of bits that are set.
+inline int __popc(unsigned value) {
+  return __builtin_popcount(value);
 }
