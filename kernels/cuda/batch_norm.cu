@@ -143,17 +143,11 @@ __device__ void map_rows(std::size_t rows, const Rows<X>& y, const Result& resul
                          const Inputs&... inputs) {
   const std::size_t column = first_column<kWide>();
   const std::size_t step = std::size_t{gridDim.y} * blockDim.y;
-  const auto apply = [&](const auto&... in) {
-    Vector<ArithmeticOf<X>, kWide> results;
-#pragma unroll
-    for (std::size_t i = 0; i < kWide; ++i) results.at[i] = result(i, number(in.at[i])...);
-    return rounded<X>(results);
-  };
   for (std::size_t row = std::size_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
        row += 2 * step) {
     const std::size_t next = row + step < rows ? row + step : row;
-    const auto first = apply(load_vector<kWide>(inputs[row] + column)...);
-    const auto second = apply(load_vector<kWide>(inputs[next] + column)...);
+    const auto first = mapped<X, kWide>(result, load_vector<kWide>(inputs[row] + column)...);
+    const auto second = mapped<X, kWide>(result, load_vector<kWide>(inputs[next] + column)...);
     store_vector(y[row] + column, first);
     store_vector(y[next] + column, second);
   }

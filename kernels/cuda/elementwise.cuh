@@ -37,21 +37,25 @@ __device__ void store_vector(T* to, const Vector<T, kElements>& values) {
   *reinterpret_cast<Vector<T, kElements>*>(to) = values;
 }
 
-// Numbers as elements. The instruction for pairs of bfloat16 makes the bits of Bfloat16(), but for
-// those of a NaN, in half an instruction instead of six.
-template <typename T, std::size_t kElements>
-__device__ Vector<T, kElements> rounded(const Vector<ArithmeticOf<T>, kElements>& numbers) {
+// Elements i = 0, 1, ...: op(i, number(x0.at[i]), number(x1.at[i]), ...), rounded to T. The
+// instruction for pairs of bfloat16 makes the bits of Bfloat16(), but for those of a NaN, in half
+// an instruction instead of six.
+template <typename T, std::size_t kElements, typename Op, typename... Inputs>
+__device__ Vector<T, kElements> mapped(const Op& op, const Inputs&... x) {
   if constexpr (std::is_same_v<T, Bfloat16> && kElements % 2 == 0 && kHasTensorCores) {
     Vector<unsigned, kElements / 2> pairs;
 #pragma unroll
-    for (std::size_t i = 0; i < kElements / 2; ++i) {
-      pairs.at[i] = pair_of_bfloat16(numbers.at[2 * i], numbers.at[2 * i + 1]);
+    for (std::size_t i = 0; i < kElements; i += 2) {
+      pairs.at[i / 2] =
+          pair_of_bfloat16(op(i, number(x.at[i])...), op(i + 1, number(x.at[i + 1])...));
     }
     return __builtin_bit_cast(Vector<T, kElements>, pairs);
   } else {
     Vector<T, kElements> elements;
 #pragma unroll
-    for (std::size_t i = 0; i < kElements; ++i) elements.at[i] = static_cast<T>(numbers.at[i]);
+    for (std::size_t i = 0; i < kElements; ++i) {
+      elements.at[i] = static_cast<T>(op(i, number(x.at[i])...));
+    }
     return elements;
   }
 }
@@ -90,15 +94,10 @@ __global__ void elementwise_kernel(T* y, std::size_t in_pieces, std::size_t num_
   constexpr std::size_t kWide = kWidth<T>;
   if constexpr (requires { op.load(); }) op.load();
   const std::size_t step = num_global_threads();
-  const auto apply = [&](const auto&... in) {
-    Vector<ArithmeticOf<T>, kWide> results;
-#pragma unroll
-    for (std::size_t i = 0; i < kWide; ++i) results.at[i] = op(number(in.at[i])...);
-    return rounded<T>(results);
-  };
+  const auto of_piece = [&](std::size_t, auto... numbers) { return op(numbers...); };
 #pragma unroll 1
   for (std::size_t i = global_thread() * kWide; i < in_pieces; i += step * kWide) {
-    store_vector(y + i, apply(load_vector<kWide>(x + i)...));
+    store_vector(y + i, mapped<T, kWide>(of_piece, load_vector<kWide>(x + i)...));
   }
 #pragma unroll 1
   for (std::size_t i = in_pieces + global_thread(); i < num_elements; i += step) {

@@ -62,10 +62,8 @@ __device__ void map_columns(const X* from, X* to, std::size_t cols, const Result
 #pragma unroll
     for (auto& piece : pieces) {
       constexpr std::size_t kWide = sizeof(piece) / sizeof(X);
-      Vector<ArithmeticOf<X>, kWide> results;
-#pragma unroll
-      for (std::size_t i = 0; i < kWide; ++i) results.at[i] = result(j + i, number(piece.at[i]));
-      store_vector(to + j, rounded<X>(results));
+      const auto of_piece = [&](std::size_t i, auto value) { return result(j + i, value); };
+      store_vector(to + j, mapped<X, kWide>(of_piece, piece));
       j += kGroup * kWide;
     }
   });

@@ -177,13 +177,13 @@ __device__ bool add_over_chunks(const ColumnShape& shape, const Workspace& works
   const volatile double* partials = workspace.partials;
 #pragma unroll
   for (int k = 0; k < kValues; ++k) sums[k] = 0;
-  for (unsigned chunk = threadIdx.y; chunk < shape.num_chunks; chunk += kRowThreads) {
-    const unsigned block = chunk * shape.num_stripes + stripe;
+  for_steps<8>(threadIdx.y, shape.num_chunks, kRowThreads, [&](std::size_t chunk) {
+    const std::size_t block = chunk * shape.num_stripes + stripe;
 #pragma unroll
     for (int k = 0; k < kValues; ++k) {
       sums[k] += partials[(block * kValues + k) * kStripe + threadIdx.x];
     }
-  }
+  });
   add_over_row_threads(sums);
   return true;
 }
