@@ -57,7 +57,7 @@ void launch(runtime::Stream& stream, const char* operation, const LaunchShape& s
 // one stream follow each other and share it. It is taken from the device's pool when a stream first
 // needs it, and kept. That cannot happen while the stream is captured into a graph, so a step runs
 // once before it is captured.
-inline constexpr std::size_t kMaxPartials = 16384;
+inline constexpr std::size_t kMaxPartials = 32768;
 inline constexpr std::size_t kMaxColumns = 4096;  // whose sums one launch hands to the next
 inline constexpr std::size_t kMaxTickets = 512;
 
