@@ -27,6 +27,13 @@ __device__ T larger(T a, T b) {
   return b > a ? b : a;
 }
 
+// exp(x); for logits of a half type within 1e-5, in five instructions instead of eight.
+template <typename X, typename T = ArithmeticOf<X>>
+__device__ T exp_of_logit(T x) {
+  if constexpr (is_half<X>) return exp2f(x * 1.44269504f);
+  return exp_of(x);
+}
+
 // For j, j + step, ...: reads kPieces pieces of kWide columns of a row, step apart, and then calls
 // use(j, pieces). Returns the first j that fewer pieces have.
 template <std::size_t kWide, std::size_t kPieces, typename X, typename Use>
@@ -117,10 +124,10 @@ __global__ void __launch_bounds__(kGroup > kWarp ? kGroup : kThreads)
         for (const X logit : piece.at) largest = larger(largest, number(logit));
       }
       const T base = base_of(largest);
-      sum *= static_cast<double>(exp_of(before - base));
+      sum *= static_cast<double>(exp_of_logit<X>(before - base));
       for (const auto& piece : pieces) {
         T part = T(0);
-        for (const X logit : piece.at) part += exp_of(number(logit) - base);
+        for (const X logit : piece.at) part += exp_of_logit<X>(number(logit) - base);
         sum += static_cast<double>(part);
       }
     });
@@ -134,7 +141,7 @@ __global__ void __launch_bounds__(kGroup > kWarp ? kGroup : kThreads)
           is_good ? log(sum) - static_cast<double>(at_label - largest) : static_cast<double>(NAN);
     }
     const T inverse = static_cast<T>(1 / sum);
-    const auto result_of = [&](T logit) { return exp_of(logit - largest) * inverse; };
+    const auto result_of = [&](T logit) { return exp_of_logit<X>(logit - largest) * inverse; };
     meet<kGroup>();
     map_columns<kGroup>(logits, p, classes, [&](std::size_t, T logit) { return result_of(logit); });
     if constexpr (is_half<X>) {
