@@ -137,19 +137,15 @@ __device__ Vector<T, kWide> values_at(std::size_t column, const T* values, T oth
 }
 
 // y = result(i, inputs...) in the thread's columns, of which i counts; y may be one of the inputs.
-// Reads two rows before it writes; the last one may be both.
 template <std::size_t kWide, typename X, typename Result, typename... Inputs>
 __device__ void map_rows(std::size_t rows, const Rows<X>& y, const Result& result,
                          const Inputs&... inputs) {
   const std::size_t column = first_column<kWide>();
   const std::size_t step = std::size_t{gridDim.y} * blockDim.y;
-  for (std::size_t row = std::size_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
-       row += 2 * step) {
-    const std::size_t next = row + step < rows ? row + step : row;
-    const auto first = mapped<X, kWide>(result, load_vector<kWide>(inputs[row] + column)...);
-    const auto second = mapped<X, kWide>(result, load_vector<kWide>(inputs[next] + column)...);
-    store_vector(y[row] + column, first);
-    store_vector(y[next] + column, second);
+  std::size_t row = std::size_t{blockIdx.y} * blockDim.y + threadIdx.y;
+  for (; row < rows; row += step) {
+    store_vector(y[row] + column,
+                 mapped<X, kWide>(result, load_vector<kWide>(inputs[row] + column)...));
   }
 }
 
