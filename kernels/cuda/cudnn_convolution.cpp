@@ -28,10 +28,6 @@ using runtime::Storage;
 using runtime::cuda::cuda_stream;
 using runtime::cuda::CudaStream;
 
-bool is_unsupported(cudnnStatus_t status) {
-  return CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED;
-}
-
 // The library's state for a stream, in which it belongs to one thread at a time. It is made at the
 // stream's first convolution and kept, like all that a stream keeps for its kernels (launch.cpp).
 // Null if the library does not start here: for a GPU that is too old for it, say.
@@ -140,7 +136,7 @@ struct Plan {
   std::size_t workspace_bytes = 0;
   std::atomic<bool> is_refused{false};  // by the library, when it was to run
 
-  explicit Plan(const Problem& problem) {
+  void describe(const Problem& problem) {
     const auto number = [](std::size_t value) { return static_cast<int>(value); };
     const Windows& w = problem.windows;
     const auto type = problem.dtype == DType::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
@@ -207,32 +203,32 @@ template <typename Pass>
 void choose_algorithm(cudnnHandle_t handle, const Problem& problem, Plan& plan) {
   std::array<typename Pass::Found, 16> found{};
   int count = 0;
-  cudnnStatus_t status =
+  check_cudnn(
       (cudnn().*Pass::kFind)(handle, plan.*Pass::kFirst, plan.*Pass::kSecond, plan.convolution,
-                             plan.*Pass::kResult, int{found.size()}, &count, found.data());
-  if (is_unsupported(status)) return;
-  check_cudnn(status, fmt::format("the algorithms of {}", Pass::kName));
+                             plan.*Pass::kResult, int{found.size()}, &count, found.data()),
+      fmt::format("the algorithms of {}", Pass::kName));
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     if (!is_usable(found[i], problem)) continue;
     // An algorithm is its number and its arithmetic. FMA_MATH stays, whatever the list calls it.
     const bool is_exact = problem.math == CUDNN_FMA_MATH;
     CUDNN(cudnnSetConvolutionMathType, plan.convolution,
           is_exact ? CUDNN_FMA_MATH : found[i].mathType);
-    status =
+    const cudnnStatus_t status =
         (cudnn().*Pass::kSize)(handle, plan.*Pass::kFirst, plan.*Pass::kSecond, plan.convolution,
                                plan.*Pass::kResult, found[i].algo, &plan.workspace_bytes);
-    if (is_unsupported(status) || plan.workspace_bytes > kMaxWorkspaceBytes) continue;
-    check_cudnn(status, fmt::format("the workspace of {}", Pass::kName));
+    if (status != CUDNN_STATUS_SUCCESS || plan.workspace_bytes > kMaxWorkspaceBytes) continue;
     plan.algorithm = static_cast<int>(found[i].algo);
     return;
   }
 }
 
-void log_unsupported(const char* call, const Problem& problem) {
-  log_debug(
-      "cuDNN {} has no {} for {} that gives the same bits in every run: its patches are "
-      "multiplied",
-      cudnn_choice().version, call, problem.text());
+// A refusal, whatever its status, is a line in the log, because there is another way. Throws
+// Error{Cuda} if the GPU itself has failed.
+void note_refusal(Stream& stream, const char* call, const Problem& problem, const char* why) {
+  cudaGetLastError();
+  cuda_stream(stream).is_capturing();  // throws the error of a GPU that has failed
+  log_debug("cuDNN {} has no {} for {}, so its patches are multiplied: {}", cudnn_choice().version,
+            call, problem.text(), why);
 }
 
 using Key = std::tuple<int, std::string_view, Problem>;  // GPU and pass
@@ -247,7 +243,7 @@ Plans& plans() {
   return instance;
 }
 
-// Returns nullptr if the library does not support the problem. The lock is not held while the
+// Returns nullptr if the library refuses the problem. The lock is not held while the
 // library is asked, because a call of CUDA may wait for work that needs another thread.
 template <typename Pass>
 Plan* find_plan(Stream& stream, cudnnHandle_t handle, const Problem& problem) {
@@ -259,9 +255,14 @@ Plan* find_plan(Stream& stream, cudnnHandle_t handle, const Problem& problem) {
     require(!cuda_stream(stream).is_capturing(), ErrorCode::State, "conv2d",
             "{} is new and cannot be captured; run the step once before capturing it",
             problem.text());
-    auto plan = std::make_unique<Plan>(problem);
-    choose_algorithm<Pass>(handle, problem, *plan);
-    if (!plan->algorithm) log_unsupported(Pass::kName, problem);
+    auto plan = std::make_unique<Plan>();
+    try {
+      plan->describe(problem);
+      choose_algorithm<Pass>(handle, problem, *plan);
+      if (!plan->algorithm) note_refusal(stream, Pass::kName, problem, "no algorithm is usable");
+    } catch (const Error& error) {
+      note_refusal(stream, Pass::kName, problem, error.what());
+    }
     lock.lock();
     found = plans().plans.try_emplace(key, std::move(plan)).first;
   }
@@ -287,9 +288,10 @@ bool launch(Stream& stream, cudnnHandle_t handle, const Problem& problem, Plan& 
       handle, &kOne, plan.*Pass::kFirst, first, plan.*Pass::kSecond, second, plan.convolution,
       static_cast<decltype(Pass::Found::algo)>(*plan.algorithm), workspace, plan.workspace_bytes,
       &kZero, plan.*Pass::kResult, result);
-  if (is_unsupported(status)) {
+  const bool has_started = CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED;
+  if (status != CUDNN_STATUS_SUCCESS && !has_started) {
     plan.is_refused = true;
-    log_unsupported(Pass::kName, problem);
+    note_refusal(stream, Pass::kName, problem, cudnn().cudnnGetErrorString(status));
     return false;
   }
   check_cudnn(status, Pass::kName);

@@ -19,11 +19,11 @@
 
 namespace lockstep::kernels::cuda {
 
-// Enqueues the convolution. Returns false, with nothing enqueued, if cuDNN is not used or does not
-// support the call: a line of the log at debug says why.
-// Throws Error{Cuda} if a call of the library fails, Error{State} for a new shape in a capture.
+// Enqueues the convolution. Returns false, with nothing enqueued, if cuDNN is not used or refuses
+// the call, whatever its status: a line of the log at debug says why.
+// Throws Error{Cuda} if the library fails in execution, Error{State} for a new shape in a capture.
 bool convolve_by_cudnn(Stream& stream, const ConvForward& call);
-// Enqueues the gradients of images and of weights, each if cuDNN supports it. Returns the call
+// Enqueues the gradients of images and of weights, each unless cuDNN refuses it. Returns the call
 // without them: what patches must do.
 ConvBackward left_by_cudnn(Stream& stream, const ConvBackward& call);
 

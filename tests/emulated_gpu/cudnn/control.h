@@ -12,7 +12,9 @@ enum class Pass { forward, data, filter };
 struct Wishes {
   bool is_absent = false;
   int major = CUDNN_MAJOR;
-  // Statuses of the calls that ask for algorithms, that run one, and of cudnnCreate.
+  // Statuses of the calls that describe a convolution's arithmetic, that ask for algorithms, that
+  // run one, and of cudnnCreate.
+  cudnnStatus_t describing = CUDNN_STATUS_SUCCESS;
   cudnnStatus_t finding = CUDNN_STATUS_SUCCESS;
   cudnnStatus_t running = CUDNN_STATUS_SUCCESS;
   cudnnStatus_t creating = CUDNN_STATUS_SUCCESS;

@@ -191,6 +191,7 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t descripto
                                           cudnnMathType_t type) {
   if (descriptor == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
   if (type < CUDNN_DEFAULT_MATH || type > CUDNN_FMA_MATH) return CUDNN_STATUS_BAD_PARAM;
+  if (wishes().describing != CUDNN_STATUS_SUCCESS) return wishes().describing;
   descriptor->math = type;
   return CUDNN_STATUS_SUCCESS;
 }

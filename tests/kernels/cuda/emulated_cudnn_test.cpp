@@ -218,10 +218,17 @@ TEST_F(Cudnn, ThatDoesNotStartIsNotUsed) {
   EXPECT_THAT(cuda_convolutions(), HasSubstr("does not start"));
 }
 
-TEST_F(Cudnn, LeavesShapesThatItDoesNotSupportToPatches) {
-  start_afresh({.finding = CUDNN_STATUS_NOT_SUPPORTED_SHAPE});
-  expect_patches("");
-  start_afresh({.running = CUDNN_STATUS_NOT_SUPPORTED});
+TEST_F(Cudnn, LeavesWhatItRefusesToPatchesWhateverTheStatus) {
+  for (const auto status : {CUDNN_STATUS_NOT_SUPPORTED_SHAPE, CUDNN_STATUS_BAD_PARAM,
+                            CUDNN_STATUS_INTERNAL_ERROR, CUDNN_STATUS_NOT_INITIALIZED}) {
+    SCOPED_TRACE(static_cast<int>(status));
+    for (const Wishes& wishes :
+         {Wishes{.describing = status}, Wishes{.finding = status}, Wishes{.running = status}}) {
+      start_afresh(wishes);
+      expect_patches("");
+    }
+  }
+  start_afresh({.finding = CUDNN_STATUS_EXECUTION_FAILED});
   expect_patches("");
   start_afresh({.has_deterministic = {false, false, false}});
   expect_patches("");
@@ -229,6 +236,20 @@ TEST_F(Cudnn, LeavesShapesThatItDoesNotSupportToPatches) {
   const Counts before = counts();
   EXPECT_LE(error_of(kUsual, DType::bfloat16), 4 * 0x1p-8);
   EXPECT_EQ(counts(), before);
+}
+
+TEST_F(Cudnn, NamesARefusalInTheLogAtLevelDebug) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("LOCKSTEP_LOG", "debug", 1);  // which the other process reads
+  const auto convolve = [] {
+    start_afresh({.finding = CUDNN_STATUS_BAD_PARAM});
+    error_of(kUsual);
+    std::exit(0);
+  };
+  EXPECT_EXIT(convolve(), ::testing::ExitedWithCode(0),
+              "debug: cuDNN [0-9.]+ has no cudnnConvolutionForward for .*, so its patches are "
+              "multiplied: .the algorithms of cudnnConvolutionForward. failed: .*status 2000");
+  unsetenv("LOCKSTEP_LOG");
 }
 
 TEST_F(Cudnn, SharesAGradientWithPatches) {
@@ -245,8 +266,6 @@ TEST_F(Cudnn, SharesAGradientWithPatches) {
 
 TEST_F(Cudnn, ThatFailsIsAnErrorWhichNamesTheCall) {
   const auto convolve = [] { error_of(kUsual); };
-  start_afresh({.finding = CUDNN_STATUS_INTERNAL_ERROR});
-  expect_error(ErrorCode::Cuda, "[the algorithms of cudnnConvolutionForward] failed", convolve);
   start_afresh({.running = CUDNN_STATUS_EXECUTION_FAILED});
   expect_error(ErrorCode::Cuda, "[cudnnConvolutionForward] failed", convolve);
   expect_error(ErrorCode::Cuda, "LOCKSTEP_CUDNN=off convolves without cuDNN", convolve);
