@@ -51,10 +51,14 @@ constexpr unsigned kTile = sizeof(typename By::Number) == 8
                                                                  sizeof(typename By::Stored)});
 template <typename By, unsigned kChannels>
 constexpr unsigned kBackwardTile = std::min(32u, kTile<By, kChannels>);
-// Blocks of a backward pass that a multiprocessor holds at a time: while one waits for its tiles,
-// the others multiply. Larger heads need the registers of all.
+// Blocks that a multiprocessor holds at a time: while one waits for its tiles, the others multiply.
+// Larger heads need the registers of all.
 template <unsigned kChannels>
 constexpr unsigned kBlocks = kChannels <= 64 ? 3 : 1;
+template <typename By, unsigned kChannels>
+constexpr unsigned kForwardBlocks = sizeof(typename By::Number) == 8   ? 1
+                                    : sizeof(typename By::Stored) == 2 ? kBlocks<kChannels> + 1
+                                                                       : kBlocks<kChannels>;
 
 // Element: of activations; T: of sums.
 template <typename Element>
@@ -65,9 +69,10 @@ struct Attention {
   T* log_sums;
   const Element* grad_y;
   Element* grad_qkv;
-  T* projections;  // [batch, heads, length]: D
+  T* projections;  // [batch, heads, length]: scale * D
   unsigned length, heads, head_size, channels, blocks_per_head;
   T scale;
+  T base_scale;  // makes products logarithms to the type's base
   bool is_wide;  // rows of heads can be read 16 bytes at a time
 };
 
@@ -114,6 +119,15 @@ struct Head {
     return {first > tile ? first - tile : 0, smaller(tile_rows, call.length - tile)};
   }
 
+  // Replaces the scores of keys that come after their query, in a tile that has some.
+  template <unsigned kRows>
+  __device__ void mask_keys(LaneRows<By, kRows>& scores, unsigned key, T instead) const {
+    if (key + kRows <= first + 1) return;
+    scores.for_each([&](unsigned i, unsigned j, T& score) {
+      if (key + By::column(j) > first + By::row(i)) score = instead;
+    });
+  }
+
   // The warp's rows of a matrix of which the lane has columns `column_of(j)`.
   template <typename Columns>
   __device__ Rows load(const Element* from, std::size_t stride, const Columns& column_of) const {
@@ -153,28 +167,54 @@ struct Head {
     }
   }
 
-  // All threads of the block load the rows of a tile, from `begin` on.
+  // A tile, and the rows that are loaded into it.
   template <unsigned kRows>
-  __device__ void load_tile(const Element* from, std::size_t stride, unsigned begin,
-                            Tile<Stored, kRows, kChannels>& tile) const {
-    constexpr unsigned kWide = kWidth<Element>;
-    constexpr unsigned kPieces = kChannels / kWide;
+  struct Filled {
+    Tile<Stored, kRows, kChannels>& tile;
+    const Element* from;
+    std::size_t stride;
+  };
+  // All threads of the block load a tile, from row `begin` on, element by element.
+  template <unsigned kRows>
+  __device__ void load_elements(unsigned begin, const Filled<kRows>& to) const {
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < kRows * kChannels; i += kBlockThreads) {
+      const unsigned at = begin + i / kChannels, channel = i % kChannels;
+      const bool is_there = at < call.length && channel < call.head_size;
+      const T value = is_there ? number(to.from[at * to.stride + channel]) : T(0);
+      to.tile.at[i / kChannels][channel] = static_cast<Stored>(By::rounded(value));
+    }
+  }
+  // The same for two tiles, by pieces of 16 bytes where that is possible. A thread asks for four
+  // before it stores the first, so that it waits for all at once; more would take registers.
+  template <unsigned kRows>
+  __device__ void load_tiles(unsigned begin, const Filled<kRows>& a, const Filled<kRows>& b) const {
+    if (!call.is_wide) {
+      load_elements(begin, a);
+      return load_elements(begin, b);
+    }
+    constexpr unsigned kWide = kWidth<Element>, kRowPieces = kChannels / kWide;
+    constexpr unsigned kPieces = kRows * kRowPieces, kAtOnce = 4;
+#pragma unroll 1
+    for (unsigned start = threadIdx.x; start < kPieces; start += kAtOnce / 2 * kBlockThreads) {
+      // As whole words: the compiler would take a vector of halves apart.
+      Vector<unsigned> pieces[kAtOnce];
 #pragma unroll
-    for (unsigned i = threadIdx.x; i < kRows * kPieces; i += kBlockThreads) {
-      const unsigned at = begin + i / kPieces;
-      const unsigned channel = i % kPieces * kWide;
-      const Element* const piece = from + at * stride + channel;
-      Vector<Element> values{};
-      if (at < call.length && channel < call.head_size) {
-        if (call.is_wide) {
-          values = load_vector<kWide>(piece);
-        } else {
-          for (unsigned e = 0; e < kWide; ++e) {
-            if (channel + e < call.head_size) values.at[e] = piece[e];
-          }
-        }
+      for (unsigned n = 0; n < kAtOnce; ++n) {
+        const auto& [tile, from, stride] = n % 2 == 0 ? a : b;
+        const unsigned i = start + n / 2 * kBlockThreads;
+        const unsigned at = begin + i / kRowPieces, channel = i % kRowPieces * kWide;
+        const bool is_there = i < kPieces && at < call.length && channel < call.head_size;
+        const auto* const piece = reinterpret_cast<const unsigned*>(from + at * stride + channel);
+        pieces[n] = is_there ? load_vector<4>(piece) : Vector<unsigned>{};
       }
-      put(&tile.at[i / kPieces][channel], values);
+#pragma unroll
+      for (unsigned n = 0; n < kAtOnce; ++n) {
+        const unsigned i = start + n / 2 * kBlockThreads;
+        if (i >= kPieces) break;
+        put(&(n % 2 == 0 ? a : b).tile.at[i / kRowPieces][i % kRowPieces * kWide],
+            __builtin_bit_cast(Vector<Element>, pieces[n]));
+      }
     }
   }
 
@@ -186,8 +226,8 @@ struct Head {
     const Element* const rows = call.qkv + qkv_at;
     for (unsigned key = 0; key < smaller(call.length, block_first + kBlockRows); key += kRows) {
       __syncthreads();
-      load_tile(rows + call.channels, qkv_stride, key, keys);
-      load_tile(rows + 2 * std::size_t{call.channels}, qkv_stride, key, values);
+      load_tiles<kRows>(key, {keys, rows + call.channels, qkv_stride},
+                        {values, rows + 2 * std::size_t{call.channels}, qkv_stride});
       __syncthreads();
       const Span seen = keys_seen(key, kRows);
       if (!seen.is_empty()) body(key, seen);
@@ -195,58 +235,9 @@ struct Head {
   }
 };
 
-// op(... op(a, b) ...) over the lanes of a row, in all of them.
-template <typename By, typename T, typename Op>
-__device__ T over_row(T value, const Op& op) {
-#pragma unroll
-  for (unsigned distance = By::kRowLanes / 2; distance > 0; distance /= 2) {
-    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
-  }
-  return value;
-}
-template <typename By, typename T>
-__device__ T sum_over_row(T value) {
-  return over_row<By>(value, [](T a, T b) { return a + b; });
-}
-
-// The softmax of the warp's queries over the tiles so far.
-template <typename By>
-struct RunningSoftmax {
-  using T = typename By::Number;
-  T largest[By::kLaneRows];  // scores
-  T sum[By::kLaneRows];      // of exp(score - largest) over the lane's own columns
-
-  __device__ RunningSoftmax() {
-    for (unsigned i = 0; i < By::kLaneRows; ++i) {
-      largest[i] = -static_cast<T>(INFINITY);
-      sum[i] = T(0);
-    }
-  }
-
-  // Turns scores into exp(score - largest), and scales y to the largest score that is now known.
-  template <unsigned kRows, unsigned kChannels>
-  __device__ void take(LaneRows<By, kRows>& scores, LaneRows<By, kChannels>& y) {
-    T top[By::kLaneRows], kept[By::kLaneRows];
-    for (unsigned i = 0; i < By::kLaneRows; ++i) top[i] = largest[i];
-    scores.for_each(
-        [&](unsigned i, unsigned, T& score) { top[i] = score > top[i] ? score : top[i]; });
-#pragma unroll
-    for (unsigned i = 0; i < By::kLaneRows; ++i) {
-      top[i] = over_row<By>(top[i], [](T a, T b) { return b > a ? b : a; });
-      kept[i] = exp_of(largest[i] - top[i]);
-      largest[i] = top[i];
-      sum[i] *= kept[i];
-    }
-    scores.for_each([&](unsigned i, unsigned, T& score) {
-      score = exp_of(score - top[i]);
-      sum[i] += score;
-    });
-    y.for_each([&](unsigned i, unsigned, T& value) { value *= kept[i]; });
-  }
-};
-
 template <typename Wanted, typename Element, unsigned kChannels>
-__global__ void __launch_bounds__(kBlockThreads) attention_kernel(Attention<Element> call) {
+__global__ void __launch_bounds__(kBlockThreads, kForwardBlocks<Available<Wanted>, kChannels>)
+    attention_kernel(Attention<Element> call) {
   using By = Available<Wanted>;
   using T = typename By::Number;
   constexpr unsigned kRows = kTile<By, kChannels>;
@@ -258,26 +249,25 @@ __global__ void __launch_bounds__(kBlockThreads) attention_kernel(Attention<Elem
   head.for_keys(keys, values, [&](unsigned key, Span seen) {
     LaneRows<By, kRows> scores{};
     By::multiply_rows(scores, q, keys, seen);
-    scores.for_each([&](unsigned i, unsigned j, T& score) {
-      const bool is_seen = key + By::column(j) <= head.first + By::row(i);
-      score = is_seen ? call.scale * score : -static_cast<T>(INFINITY);
-    });
-    softmax.take(scores, y);
+    head.mask_keys(scores, key, -static_cast<T>(INFINITY));
+    softmax.take(scores, call.base_scale, y);
     By::multiply_columns(y, By::factor(scores), values, seen);
   });
   T sum[By::kLaneRows];
 #pragma unroll
   for (unsigned i = 0; i < By::kLaneRows; ++i) {
     sum[i] = sum_over_row<By>(softmax.sum[i]);
-    head.store_number(call.log_sums, i, softmax.largest[i] + log_of(sum[i]));
+    head.store_number(call.log_sums, i,
+                      static_cast<T>(kLogOfBase<T>) * softmax.largest[i] + log_of(sum[i]));
     sum[i] = T(1) / sum[i];
   }
   y.for_each([&](unsigned i, unsigned, T& value) { value *= sum[i]; });
   head.store(call.y + head.y_at, head.y_stride, y);
 }
 
-// Reads the log-sums of the warp's queries and computes their D, which is also kept for the pass
-// over keys. D takes the factors that the products take, rounded as they are.
+// Reads the log-sums of the warp's queries, as logarithms to the base, and computes scale * D,
+// which is also kept for the pass over keys. D takes the factors that the products take, rounded as
+// they are.
 template <typename By, typename Element, unsigned kChannels, typename T>
 __device__ void project(const Head<By, Element, kChannels>& head, T (&log_sums)[By::kLaneRows],
                         T (&projections)[By::kLaneRows]) {
@@ -289,10 +279,12 @@ __device__ void project(const Head<By, Element, kChannels>& head, T (&log_sums)[
   });
 #pragma unroll
   for (unsigned i = 0; i < By::kLaneRows; ++i) {
-    projections[i] = sum_over_row<By>(projections[i]);
+    projections[i] = head.call.scale * sum_over_row<By>(projections[i]);
     head.store_number(head.call.projections, i, projections[i]);
     const unsigned at = head.first + By::row(i);
-    log_sums[i] = at < head.call.length ? head.call.log_sums[head.row_at + at] : T(0);
+    log_sums[i] = at < head.call.length
+                      ? static_cast<T>(1 / kLogOfBase<T>) * head.call.log_sums[head.row_at + at]
+                      : T(0);
   }
 }
 
@@ -314,10 +306,10 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
     By::multiply_rows(scores, q, keys, seen);
     By::multiply_rows(grad_p, grad_y, values, seen);
     scores.for_each([&](unsigned i, unsigned j, T& score) {
-      const bool is_seen = key + By::column(j) <= head.first + By::row(i);
-      const T p = is_seen ? exp_of(call.scale * score - log_sums[i]) : T(0);
-      score = call.scale * p * (grad_p.at[i][j] - projections[i]);
+      const T p = power_of(call.base_scale * score - log_sums[i]);
+      score = p * (call.scale * grad_p.at[i][j] - projections[i]);
     });
+    head.mask_keys(scores, key, T(0));
     By::multiply_columns(grad_q, By::factor(scores), keys, seen);
   });
   head.store(call.grad_qkv + head.qkv_at, head.qkv_stride, grad_q);
@@ -339,12 +331,13 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
   LaneRows<By, kChannels> grad_k{}, grad_v{};
   for (unsigned query = head.block_first; query < call.length; query += kRows) {
     __syncthreads();
-    head.load_tile(rows, head.qkv_stride, query, queries);
-    head.load_tile(call.grad_y + head.y_at, head.y_stride, query, grads);
+    head.template load_tiles<kRows>(query, {queries, rows, head.qkv_stride},
+                                    {grads, call.grad_y + head.y_at, head.y_stride});
     if (threadIdx.x < kRows) {
       const bool is_row = query + threadIdx.x < call.length;
       const std::size_t at = head.row_at + query + threadIdx.x;
-      log_sums[threadIdx.x] = is_row ? call.log_sums[at] : static_cast<T>(INFINITY);  // P = 0
+      log_sums[threadIdx.x] = is_row ? static_cast<T>(1 / kLogOfBase<T>) * call.log_sums[at]
+                                     : static_cast<T>(INFINITY);  // P = 0
       projections[threadIdx.x] = is_row ? call.projections[at] : T(0);
     }
     __syncthreads();
@@ -352,14 +345,18 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocks<kChannels>)
     if (seeing.is_empty()) continue;
     LaneRows<By, kRows> scores{}, grad_p{};
     By::multiply_rows(scores, k, queries, seeing);
-    scores.for_each([&](unsigned i, unsigned j, T& score) {
-      const bool is_seen = head.first + By::row(i) <= query + By::column(j);
-      score = is_seen ? exp_of(call.scale * score - log_sums[By::column(j)]) : T(0);
+    scores.for_each([&](unsigned, unsigned j, T& score) {
+      score = power_of(call.base_scale * score - log_sums[By::column(j)]);
     });
+    if (head.first + kWarpRows > query + 1) {  // some key comes after its query
+      scores.for_each([&](unsigned i, unsigned j, T& score) {
+        if (head.first + By::row(i) > query + By::column(j)) score = T(0);
+      });
+    }
     By::multiply_columns(grad_v, By::factor(scores), grads, seeing);
     By::multiply_rows(grad_p, v, grads, seeing);
     scores.for_each([&](unsigned i, unsigned j, T& p) {
-      p *= call.scale * (grad_p.at[i][j] - projections[By::column(j)]);
+      p *= call.scale * grad_p.at[i][j] - projections[By::column(j)];
     });
     By::multiply_columns(grad_k, By::factor(scores), queries, seeing);
   }
@@ -377,8 +374,10 @@ Attention<Element> attention_of(const AttentionShape& shape, const ConstTensorVi
   call.head_size = static_cast<unsigned>(shape.head_size);
   call.channels = static_cast<unsigned>(shape.channels());
   call.blocks_per_head = static_cast<unsigned>((shape.length + kBlockRows - 1) / kBlockRows);
-  call.scale =
-      static_cast<ArithmeticOf<Element>>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+  using T = ArithmeticOf<Element>;
+  const double scale = 1 / std::sqrt(static_cast<double>(shape.head_size));
+  call.scale = static_cast<T>(scale);
+  call.base_scale = static_cast<T>(scale / kLogOfBase<T>);
   call.is_wide = shape.head_size % kWidth<Element> == 0 && is_aligned(qkv.data);
   return call;
 }

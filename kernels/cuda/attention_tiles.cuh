@@ -1,5 +1,5 @@
-// Products of attention's tiles. A warp multiplies 16 rows, which its lanes keep in registers, by a
-// tile of rows in shared memory, in one of two ways:
+// Products of attention's tiles, and the softmax of their sums. A warp multiplies 16 rows, which
+// its lanes keep in registers, by a tile of rows in shared memory, in one of two ways:
 //   multiply_rows:     sums[i][j] += factor row i * tile row j      (factor * tile^T)
 //   multiply_columns:  sums[i][c] += factor row i * tile column c   (factor * tile)
 //
@@ -12,6 +12,9 @@
 // out; they count as zero. Every sum has one order.
 #pragma once
 
+#include <numbers>
+
+#include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tensor_core.cuh"
@@ -252,5 +255,70 @@ template <typename Wanted>
 using Available =
     std::conditional_t<kHasTensorCores || std::is_same_v<typename Wanted::Number, double>, Wanted,
                        Fma<typename Wanted::Number>>;
+
+// --- the softmax
+
+// Powers of a type's base: 2 for float32, which takes one instruction, and e for float64, with
+// which gradients are checked. Scores become logarithms to this base.
+__device__ inline float power_of(float x) {
+  return power_of_two(x);
+}
+__device__ inline double power_of(double x) {
+  return exp_of(x);
+}
+template <typename T>
+constexpr double kLogOfBase = std::is_same_v<T, float> ? std::numbers::ln2 : 1;
+
+// op(... op(a, b) ...) over the lanes of a row, in all of them.
+template <typename By, typename T, typename Op>
+__device__ T over_row(T value, const Op& op) {
+#pragma unroll
+  for (unsigned distance = By::kRowLanes / 2; distance > 0; distance /= 2) {
+    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+}
+template <typename By, typename T>
+__device__ T sum_over_row(T value) {
+  return over_row<By>(value, [](T a, T b) { return a + b; });
+}
+
+// The softmax of the warp's queries over the tiles so far.
+template <typename By>
+struct RunningSoftmax {
+  using T = typename By::Number;
+  T largest[By::kLaneRows];  // scores, as logarithms to the base
+  T sum[By::kLaneRows];      // of base^(score - largest) over the lane's own columns
+
+  __device__ RunningSoftmax() {
+    for (unsigned i = 0; i < By::kLaneRows; ++i) {
+      largest[i] = -static_cast<T>(INFINITY);
+      sum[i] = T(0);
+    }
+  }
+
+  // Turns products into base^(scale * product - largest), and scales y to the largest score that is
+  // now known.
+  template <unsigned kRows, unsigned kChannels>
+  __device__ void take(LaneRows<By, kRows>& scores, T scale, LaneRows<By, kChannels>& y) {
+    T top[By::kLaneRows], kept[By::kLaneRows];
+    for (unsigned i = 0; i < By::kLaneRows; ++i) top[i] = -static_cast<T>(INFINITY);
+    scores.for_each(
+        [&](unsigned i, unsigned, T& score) { top[i] = score > top[i] ? score : top[i]; });
+#pragma unroll
+    for (unsigned i = 0; i < By::kLaneRows; ++i) {
+      top[i] = scale * over_row<By>(top[i], [](T a, T b) { return b > a ? b : a; });
+      if (!(top[i] > largest[i])) top[i] = largest[i];
+      kept[i] = power_of(largest[i] - top[i]);
+      largest[i] = top[i];
+      sum[i] *= kept[i];
+    }
+    scores.for_each([&](unsigned i, unsigned, T& score) {
+      score = power_of(scale * score - top[i]);
+      sum[i] += score;
+    });
+    y.for_each([&](unsigned i, unsigned, T& value) { value *= kept[i]; });
+  }
+};
 
 }  // namespace lockstep::kernels::cuda

@@ -1,5 +1,6 @@
 // Instructions for tensor cores: one warp multiplies small matrices whose elements lie in its
-// lanes' registers. An emulated GPU (tests/emulated_gpu) puts a file of this name before it.
+// lanes' registers. And one for exponentials, which every GPU has. An emulated GPU
+// (tests/emulated_gpu) puts a file of this name before it.
 //
 // All lanes of a warp call each of these together. With g = lane / 4 and t = lane % 4, a lane holds
 //   of the sums [16, 8]:         (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
@@ -51,6 +52,11 @@ __device__ inline void multiply_add(Bfloat16, float& s0, float& s1, float& s2, f
         "r"(second1));
 }
 
+// 2 to the power of x, within 2 ulp; 0 instead of a result that is not normal.
+__device__ inline float power_of_two(float x) {
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+}
 // Rounds to TF32, to nearest, ties away from zero.
 __device__ inline float rounded_to_tf32(float value) {
   unsigned bits;

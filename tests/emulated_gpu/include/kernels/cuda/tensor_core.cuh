@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "engine/core/half.h"
@@ -88,6 +89,10 @@ void multiply_add(Element, float& s0, float& s1, float& s2, float& s3, const Fou
   emulated::multiply_add<Element>(sums, first, {second0, second1}, {file, line});
 }
 
+inline float power_of_two(float x) {
+  const float power = std::exp2(x);
+  return power < 0x1p-126f ? 0 : power;
+}
 inline float rounded_to_tf32(float value) {
   const std::uint32_t bits = bits_of_float(value);
   const bool is_finite = (bits & 0x7F800000u) != 0x7F800000u;
