@@ -159,7 +159,7 @@ struct Matmul {
 struct LinearForward {
   ConstMatrixView x;       // [batch, in]
   ConstMatrixView weight;  // [out, in]
-  ConstTensorView bias;    // [out], or no data
+  ConstTensorView bias;    // [out], or no data; rounded to y's dtype before it is added
   Activation activation = Activation::none;
   MatrixView y;              // [batch, out]
   MatrixView preactivation;  // [batch, out]: the value before the activation

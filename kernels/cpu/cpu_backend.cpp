@@ -104,6 +104,15 @@ class Float32Copies {
     }
   }
 
+  // Puts a copy in the place of a float32 vector, each element rounded.
+  void round(ConstTensorView& view) {
+    std::vector<float>& memory = memories_.emplace_back();
+    for (std::size_t i = 0; view.data && i < view.num_elements; ++i) {
+      memory.push_back(static_cast<float>(Bfloat16(data_of<float>(view)[i])));
+    }
+    if (view.data) view.data = memory.data();
+  }
+
   void round_results() {
     for (const Result& result : results_) {
       convert_rows<Bfloat16, float>(stream_, result.copy, result.original);
@@ -130,6 +139,10 @@ void run_in_float32(Stream& stream, const Call& call, const Kernel& kernel) {
     (copies.widen(const_cast<std::remove_cvref_t<decltype(views)>&>(views)), ...);
   });
   if constexpr (requires { wide.scratch; }) copies.widen(wide.scratch);
+  // A layer with weights adds its bias in the type of its results, as cuBLASLt does.
+  if constexpr (requires { wide.bias, wide.preactivation; }) {
+    if (is_bfloat16(call.y)) copies.round(wide.bias);
+  }
   kernel(wide);
   copies.round_results();
 }

@@ -15,7 +15,7 @@ __global__ void finish_kernel(std::size_t rows, std::size_t cols, Rows<Y> y,
                               const ArithmeticOf<Y>* bias, Rows<Y> preactivation) {
   for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
     ArithmeticOf<Y> value = number(y[row][j]);
-    if (bias) value += bias[j];
+    if (bias) value += number(static_cast<Y>(bias[j]));
     if (preactivation.data) preactivation[row][j] = static_cast<Y>(value);
     y[row][j] = static_cast<Y>(Function::forward(value));
   });

@@ -32,6 +32,31 @@ using runtime::cuda::CudaStream;
 using runtime::cuda::CurrentGpu;
 using Clock = std::chrono::steady_clock;
 
+// A matrix as float32 or bfloat16, with its rows aligned as tensor cores need them: a copy unless
+// it is so already. The memory of a copy is freed at once: its next use comes later in the stream.
+class Aligned {
+ public:
+  enum class Content { copied, none };
+
+  Aligned(Stream& stream, DType dtype, const ConstMatrixView& from,
+          Content content = Content::copied)
+      : view_(from) {
+    if (from.dtype == dtype && alignment_of(from) == 16) return;
+    const std::size_t stride = (from.cols + 7) / 8 * 8;
+    memory_.emplace(stream.device(), from.batch * from.rows * stride * size_of(dtype));
+    copy_ = {memory_->data(), dtype, from.rows, from.cols, stride, from.batch, from.rows * stride};
+    view_ = copy_;
+    if (content == Content::copied) convert_matrix(stream, from, copy_);
+  }
+  const ConstMatrixView& view() const { return view_; }
+  const MatrixView& copy() const { return copy_; }
+
+ private:
+  std::optional<runtime::Storage> memory_;
+  MatrixView copy_;
+  ConstMatrixView view_;
+};
+
 // A product in the library's terms with the algorithm that runs it, for the thread that made it.
 struct Call {
   Plan plan;
@@ -41,14 +66,21 @@ struct Call {
       : plan(chosen), description(product, chosen.finish_by) {}
 };
 
-// Enqueues the product. Returns false, with nothing enqueued, if the library refuses.
+// Enqueues the product. Returns false, with nothing changed, if the library refuses.
 bool launch_product(Stream& stream, const Product& product, Call& call) {
   const Plan& plan = call.plan;
   Description& description = call.description;
   void* const workspace = plan.workspace_bytes > 0 ? product_workspace(stream) : nullptr;
+  std::optional<Aligned> rounded;
+  if (plan.finish_by == FinishBy::library) {
+    const auto& [bias, dtype, cols] = product.bias;
+    if (dtype != product.c.dtype) {
+      rounded.emplace(stream, product.c.dtype, matrix_view(bias, dtype, 1, cols));
+    }
+    description.set_finish(rounded ? rounded->view().data : bias, product.preactivation);
+  }
   {
     LaunchScope scope(stream, product.operation);
-    if (plan.finish_by == FinishBy::library) description.set_bias(product.bias.data);
     constexpr float kOne = 1, kZero = 0;
     constexpr double kWideOne = 1, kWideZero = 0;
     const bool is_wide = product.c.dtype == DType::float64;
@@ -226,31 +258,6 @@ bool run_any(Stream& stream, const Product& product, const ProductKey& key) {
   }
   return false;
 }
-
-// A matrix as float32 or bfloat16, with its rows aligned as tensor cores need them: a copy unless
-// it is so already. The memory of a copy is freed at once: its next use comes later in the stream.
-class Aligned {
- public:
-  enum class Content { copied, none };
-
-  Aligned(Stream& stream, DType dtype, const ConstMatrixView& from,
-          Content content = Content::copied)
-      : view_(from) {
-    if (from.dtype == dtype && alignment_of(from) == 16) return;
-    const std::size_t stride = (from.cols + 7) / 8 * 8;
-    memory_.emplace(stream.device(), from.batch * from.rows * stride * size_of(dtype));
-    copy_ = {memory_->data(), dtype, from.rows, from.cols, stride, from.batch, from.rows * stride};
-    view_ = copy_;
-    if (content == Content::copied) convert_matrix(stream, from, copy_);
-  }
-  const ConstMatrixView& view() const { return view_; }
-  const MatrixView& copy() const { return copy_; }
-
- private:
-  std::optional<runtime::Storage> memory_;
-  MatrixView copy_;
-  ConstMatrixView view_;
-};
 
 // The product's key for all GPUs of the model.
 ProductKey shared_key(Stream& stream, ProductKey key) {

@@ -17,7 +17,8 @@
 //   bfloat16:     a product of which a factor or the result is bfloat16, and any of float32 under
 //                 MatmulPrecision::bf16, has bfloat16 factors. A factor that is so already, with
 //                 aligned rows, is read where it lies; else it is copied. Where the library has no
-//                 algorithm for such a product, it is made of float32 copies.
+//                 algorithm for such a product, it is made of float32 copies. A result in bfloat16
+//                 gets a rounded bias, which the library takes from a copy.
 //
 // cuBLASLt takes column-major matrices. The bytes of a row-major [r, c] matrix are those of its
 // transpose, column-major [c, r], with the same leading dimension. So
@@ -42,7 +43,7 @@ struct Product {
   Transpose transpose_b = Transpose::no;
   MatrixView c;  // activation(op(a) * op(b) + bias); without both it may be added to c
   Write write = Write::overwrite;
-  ConstTensorView bias{};  // [columns of c], or no data
+  ConstTensorView bias{};  // [columns of c], or no data; rounded to c's dtype before it is added
   Activation activation = Activation::none;
   MatrixView preactivation{};  // receives op(a) * op(b) + bias, if it has data
 };

@@ -164,7 +164,7 @@ void note_refusal(Stream& stream, const char* call, cublasStatus_t status) {
 // elements are lost, the library is asked for those that do not divide it.
 std::vector<Plan> candidates(Stream& stream, const Product& product) {
   std::vector<Plan> plans;
-  if (library_can_finish(product)) {
+  if (epilogue_of(product)) {
     Search(stream, product, FinishBy::library).add_to(plans, Parts::several);
   }
   Search multiply_only(stream, product, FinishBy::kernel);

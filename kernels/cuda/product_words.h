@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "engine/core/error.h"
 #include "engine/core/shape.h"
@@ -70,7 +71,17 @@ inline cudaDataType_t type_of(const ConstMatrixView& view) {
   return view.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F;
 }
 
-// The library adds the bias and applies a ReLU itself, or one of our kernels does so afterwards.
+// The largest of 2, 4, 8 and 16 that divides the addresses of all rows.
+inline std::uint32_t alignment_of(const ConstMatrixView& view) {
+  const std::size_t size = size_of(view.dtype);
+  const std::size_t all = reinterpret_cast<std::uintptr_t>(view.data) |
+                          view.leading_dimension * size |
+                          (view.batch > 1 ? view.batch_stride * size : 0);
+  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : 2;
+}
+
+// The library adds the bias and applies the activation itself, or one of our kernels does so
+// afterwards.
 enum class FinishBy { library, kernel };
 
 // True if there is anything to do after the product.
@@ -79,12 +90,20 @@ inline bool has_finish(const Product& product) {
          product.preactivation.data != nullptr;
 }
 
-// True if the library can do all of it. It adds biases to float32 only. Its ReLU leaves a NaN a
-// NaN, as ours does (seen on an H200 in cuBLAS 13.1; a test asks again).
-inline bool library_can_finish(const Product& product) {
-  return product.bias.data != nullptr && product.c.dtype == DType::float32 &&
-         product.preactivation.data == nullptr &&
-         (product.activation == Activation::none || product.activation == Activation::relu);
+// The library's word for all of it, if it has one. It adds no bias to float64. Its ReLU leaves a
+// NaN a NaN, as ours does (seen on an H200 in cuBLAS 13.1; a test asks again). Its GELU is the one
+// by tanh, which may be approximate where bfloat16 hides it; it keeps a preactivation in aligned
+// rows.
+inline std::optional<cublasLtEpilogue_t> epilogue_of(const Product& product) {
+  if (product.bias.data == nullptr || product.c.dtype == DType::float64) return std::nullopt;
+  const bool keeps = product.preactivation.data != nullptr;
+  if (product.activation == Activation::gelu_tanh && product.c.dtype == DType::bfloat16) {
+    if (!keeps) return CUBLASLT_EPILOGUE_GELU_BIAS;
+    if (alignment_of(product.preactivation) == 16) return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  }
+  if (!keeps && product.activation == Activation::none) return CUBLASLT_EPILOGUE_BIAS;
+  if (!keeps && product.activation == Activation::relu) return CUBLASLT_EPILOGUE_RELU_BIAS;
+  return std::nullopt;
 }
 
 // Everything except the addresses.
@@ -103,17 +122,22 @@ struct Description {
     set(CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
     set(CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
     if (finish_by == FinishBy::library) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, product.activation == Activation::relu
-                                             ? CUBLASLT_EPILOGUE_RELU_BIAS
-                                             : CUBLASLT_EPILOGUE_BIAS);
-      set_bias(product.bias.data);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product).value());
+      set_finish(product.bias.data, product.preactivation);
     }
     describe(first, product.b, product.c.batch);
     describe(second, product.a, product.c.batch);
     describe(result, product.c, product.c.batch);
   }
 
-  void set_bias(const void* bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }
+  // bias: of c's dtype.
+  void set_finish(const void* bias, const MatrixView& preactivation) {
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (preactivation.data == nullptr) return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, preactivation.data);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+        static_cast<std::int64_t>(preactivation.leading_dimension));
+  }
 
  private:
   static cublasOperation_t operation(Transpose transpose) {
@@ -148,15 +172,6 @@ struct Description {
 
 inline std::size_t inner_size(const Product& product) {
   return product.transpose_a == Transpose::yes ? product.a.rows : product.a.cols;
-}
-
-// The largest of 2, 4, 8 and 16 that divides the addresses of all rows.
-inline std::uint32_t alignment_of(const ConstMatrixView& view) {
-  const std::size_t size = size_of(view.dtype);
-  const std::size_t all = reinterpret_cast<std::uintptr_t>(view.data) |
-                          view.leading_dimension * size |
-                          (view.batch > 1 ? view.batch_stride * size : 0);
-  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : 2;
 }
 
 // Everything that decides which algorithms a product has and how fast they are, and nothing else.
@@ -213,7 +228,8 @@ inline ProductKey key_of(Stream& stream, const Product& product) {
           alignment_of(product.a) | alignment_of(product.b) << 8,
           alignment_of(product.c),
           number(product.activation),
-          number(product.preactivation.data != nullptr)};
+          number(product.preactivation.data != nullptr) |
+              number(epilogue_of(product).value_or(CUBLASLT_EPILOGUE_DEFAULT)) << 1};
 }
 
 }  // namespace lockstep::kernels::cuda

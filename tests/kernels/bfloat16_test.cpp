@@ -114,6 +114,37 @@ TEST_F(Bfloat16Activations, InALinearLayer) {
   }
 }
 
+// 1 + 2^-8 is between two bfloat16 numbers, and rounded to 1. The sums show it, as they cancel it.
+TEST_F(Bfloat16Activations, GetARoundedBias) {
+  const DType half = DType::bfloat16;
+  const Tensor x = Tensor::full({2, 1, 1, 1}, -1, half, test_device());
+  const Tensor weight = Tensor::full({8, 1}, 1, DType::float32, test_device());
+  const Tensor bias = Tensor::full({8}, 1 + 0x1p-8, DType::float32, test_device());
+  const std::vector<float> zeros(16);
+  for (const auto activation : {Activation::none, Activation::relu, Activation::gelu_erf,
+                                Activation::gelu_tanh, Activation::tanh}) {
+    SCOPED_TRACE(static_cast<int>(activation));
+    const Tensor y = Tensor::full({2, 8}, 7, half, test_device()), z = y.clone();
+    const MatrixView kept = needs_preactivation(activation) ? z.matrix() : MatrixView{};
+    const auto expect_zeros = [&] {
+      EXPECT_EQ(y.to_vector<float>(), zeros);
+      if (kept.data) {
+        EXPECT_EQ(z.to_vector<float>(), zeros);
+      }
+      y.fill(7);
+      z.fill(7);
+    };
+    tested().linear_forward(stream(), {x.reshape({2, 1}).matrix(), weight.matrix(), bias.view(),
+                                       activation, y.matrix(), kept});
+    expect_zeros();
+    const Windows pixels{2, 1, 1, 1, 1, 1, 1, 0};
+    const Tensor scratch = Tensor::empty({tested().conv_scratch(pixels) + 1}, half, test_device());
+    tested().conv_forward(stream(), {pixels, x.view(), weight.matrix(), bias.view(), activation,
+                                     y.matrix(), kept, scratch.view()});
+    expect_zeros();
+  }
+}
+
 TEST_F(Bfloat16Activations, InProductsThatAreAdded) {
   expect_alike(
       [](Operands& make) {

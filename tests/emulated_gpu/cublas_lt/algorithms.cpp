@@ -63,16 +63,12 @@ std::vector<Algorithm> configurations(const Problem& problem) {
   return all;
 }
 
-// Pointers count by their alignment: a heuristic does not read through them.
-bool is_aligned(const void* pointer, std::size_t alignment) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
-}
-
 bool lies_aligned(const Algorithm& algorithm, const Problem& problem) {
   for (const Layout* layout : {&problem.a, &problem.b, &problem.c, &problem.d}) {
     if (alignment_of(*layout) < std::min<std::size_t>(algorithm.alignment, 16)) return false;
   }
-  return !adds_bias(problem) || is_aligned(problem.operation.bias, algorithm.alignment);
+  // Pointers count by their alignment: a heuristic does not read through them.
+  return has_aligned_epilogue(problem, algorithm.alignment);
 }
 
 bool fits(const Algorithm& algorithm, const Preference& preference) {

@@ -71,6 +71,10 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t 
       return store(operation.epilogue, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return store(operation.bias, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return store(operation.aux, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return store(operation.aux_ld, buf, sizeInBytes);
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
   }

@@ -23,13 +23,14 @@ bool accepts(const Algorithm& algorithm, const Problem& problem, const Operands&
   };
   return accepts_matrix(problem.a, operands.a) && accepts_matrix(problem.b, operands.b) &&
          accepts_matrix(problem.c, operands.c) && accepts_matrix(problem.d, operands.d) &&
-         (!adds_bias(problem) || is_aligned(problem.operation.bias, algorithm.alignment));
+         has_aligned_epilogue(problem, algorithm.alignment);
 }
 
 cublasStatus_t check_pointers(const Problem& problem, const Operands& operands) {
   const bool has_all = operands.alpha != nullptr && operands.beta != nullptr &&
                        operands.a != nullptr && operands.b != nullptr && operands.d != nullptr &&
-                       (!adds_bias(problem) || problem.operation.bias != nullptr);
+                       (!adds_bias(problem) || problem.operation.bias != nullptr) &&
+                       (!keeps_gelu_input(problem) || problem.operation.aux != nullptr);
   return has_all ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 

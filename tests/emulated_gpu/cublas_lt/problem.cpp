@@ -29,11 +29,23 @@ bool has_known_types(const Problem& problem) {
   return static_cast<std::uint32_t>(problem.operation.scale_type) == type;
 }
 
-// The table gives float64 no bias type. A bfloat16 result takes a bfloat16 bias, which this project
-// has none of.
+// The table gives float64 no bias type.
 bool is_supported_epilogue(const Problem& problem) {
-  return problem.operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-         (adds_bias(problem) && problem.d.type == CUDA_R_32F);
+  switch (problem.operation.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+      return true;
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+      return problem.d.type != CUDA_R_64F;
+    default:
+      return false;
+  }
+}
+
+bool is_aligned(const void* pointer, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
 }  // namespace
@@ -52,6 +64,11 @@ cublasStatus_t check_problem(const Problem& problem) {
       !has_shape(problem.c, m, n) || !has_shape(problem.d, m, n)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
+  // "Must be divisible by 8 and be no less than the number of rows in the output matrix."
+  const std::int64_t aux_ld = operation.aux_ld;
+  if (keeps_gelu_input(problem) && (aux_ld % 8 != 0 || aux_ld < static_cast<std::int64_t>(m))) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
   for (const Layout* layout : {&problem.a, &problem.b, &problem.c, &problem.d}) {
     if (layout->batch_count != problem.d.batch_count || layout->batch_count < 1) {
       return CUBLAS_STATUS_INVALID_VALUE;
@@ -59,6 +76,12 @@ cublasStatus_t check_problem(const Problem& problem) {
   }
   const bool is_supported = has_known_types(problem) && is_supported_epilogue(problem);
   return is_supported ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+bool has_aligned_epilogue(const Problem& problem, std::size_t alignment) {
+  const std::size_t of_bias = std::max(alignment, size_of(problem.d.type));
+  return (!adds_bias(problem) || is_aligned(problem.operation.bias, of_bias)) &&
+         (!keeps_gelu_input(problem) || is_aligned(problem.operation.aux, 16));
 }
 
 std::size_t size_of(std::uint32_t type) {

@@ -23,7 +23,9 @@ struct Operation {
   std::int32_t transpose_a = CUBLAS_OP_N;
   std::int32_t transpose_b = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* bias = nullptr;
+  void* bias = nullptr;  // of D's type
+  void* aux = nullptr;   // receives what a GELU is applied to, in D's type
+  std::int64_t aux_ld = 0;
 };
 
 // Behind cublasLtMatrixLayout_t.
@@ -59,13 +61,20 @@ struct Problem {
 // the documentation says, or does not say otherwise, that cuBLASLt has no algorithm for it.
 cublasStatus_t check_problem(const Problem& problem);
 
-// The epilogues that this library has: CUBLASLT_EPILOGUE_BIAS and CUBLASLT_EPILOGUE_RELU_BIAS.
-inline bool applies_relu(const Problem& problem) {
-  return problem.operation.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+// The parts of the epilogues that this library has: CUBLASLT_EPILOGUE_BIAS, RELU_BIAS, GELU_BIAS
+// and GELU_AUX_BIAS.
+inline bool has_epilogue(const Problem& problem, cublasLtEpilogue_t part) {
+  return (problem.operation.epilogue & part) == static_cast<std::uint32_t>(part);
 }
 inline bool adds_bias(const Problem& problem) {
-  return problem.operation.epilogue == CUBLASLT_EPILOGUE_BIAS || applies_relu(problem);
+  return has_epilogue(problem, CUBLASLT_EPILOGUE_BIAS);
 }
+inline bool keeps_gelu_input(const Problem& problem) {
+  return has_epilogue(problem, CUBLASLT_EPILOGUE_GELU_AUX);
+}
+// True if what the epilogue reads and writes is aligned so. What a GELU is applied to is always
+// written in whole vectors.
+bool has_aligned_epilogue(const Problem& problem, std::size_t alignment);
 
 // One of the ways to compute a product. They round differently, as cuBLASLt's do, and differ in
 // what they need.

@@ -1,5 +1,6 @@
 // The arithmetic of a product.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "tests/emulated_gpu/cublas_lt/problem.h"
@@ -70,6 +71,15 @@ std::vector<T> column_of_product(const std::vector<T>& a, const T* b, std::size_
   return result;
 }
 
+// The epilogue's function. GELU is the one by tanh.
+template <typename T>
+T activated(const Problem& problem, T value) {
+  if (has_epilogue(problem, CUBLASLT_EPILOGUE_RELU)) return value < 0 ? T(0) : value;
+  if (!has_epilogue(problem, CUBLASLT_EPILOGUE_GELU)) return value;
+  const T root = static_cast<T>(0.7978845608028654);  // of 2 / pi
+  return value / 2 * (1 + std::tanh(root * (value + T(0.044715) * value * value * value)));
+}
+
 // One matrix of the batch; element (i, j) is at j * ld + i.
 template <typename T>
 void multiply(const Problem& problem, const Algorithm& algorithm, const Operands& operands,
@@ -97,9 +107,11 @@ void multiply(const Problem& problem, const Algorithm& algorithm, const Operands
     for (std::size_t i = 0; i < m; ++i) {
       T value = alpha * column[i];
       if (beta != 0) value += beta * element<T>(problem.c, operands.c, place(problem.c, i, j));
-      if (adds_bias(problem)) value += static_cast<const T*>(operation.bias)[i];
-      put(problem.d, operands.d, place(problem.d, i, j),
-          applies_relu(problem) && value < 0 ? T(0) : value);
+      if (adds_bias(problem)) value += element<T>(problem.d, operation.bias, i);
+      if (keeps_gelu_input(problem)) {
+        put(problem.d, operation.aux, j * static_cast<std::size_t>(operation.aux_ld) + i, value);
+      }
+      put(problem.d, operands.d, place(problem.d, i, j), activated(problem, value));
     }
   }
 }

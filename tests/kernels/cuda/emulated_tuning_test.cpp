@@ -64,6 +64,51 @@ TEST_F(RefusedProducts, AKernelOfOursAddsARefusedBias) {
   }
 }
 
+// A layer of bfloat16 rows, and what its GELU keeps.
+std::vector<float> half_layer(Activation activation, std::size_t out) {
+  const auto half = [](const Shape& shape, std::uint64_t seed) {
+    const auto values = random_values<float>(shape.num_elements(), seed);
+    return Tensor::from(values, shape, Device{}).to(DType::bfloat16).to(test_device());
+  };
+  const Tensor x = half({16, 8}, 1), weight = half({out, 8}, 2), y = half({16, out}, 3);
+  const Tensor z = y.clone();
+  // Bucket slices lie like this bias.
+  const OnDevice<float> bias(random_values<float>(out, 4), 1);
+  tested().linear_forward(stream(),
+                          {x.matrix(), weight.matrix(), bias.view(), activation, y.matrix(),
+                           needs_preactivation(activation) ? z.matrix() : MatrixView{}});
+  auto results = y.to_vector<float>();
+  if (!needs_preactivation(activation)) return results;
+  for (const float value : z.to_vector<float>()) results.push_back(value);
+  return results;
+}
+
+TEST_F(RefusedProducts, TheLibraryFinishesBfloat16LayersOrAKernelOfOursDoes) {
+  for (const auto& [activation, epilogue] :
+       {std::pair{Activation::none, CUBLASLT_EPILOGUE_BIAS},
+        {Activation::relu, CUBLASLT_EPILOGUE_RELU_BIAS},
+        {Activation::gelu_tanh, CUBLASLT_EPILOGUE_GELU_AUX_BIAS}}) {
+    SCOPED_TRACE(int(epilogue));
+    forget_products();
+    refuse(Refused::heuristic, CUBLASLT_EPILOGUE_DEFAULT, CUBLAS_STATUS_NOT_SUPPORTED);
+    const auto by_library = half_layer(activation, 24);
+    refuse_nothing();
+    forget_products();
+    refuse(Refused::heuristic, epilogue, CUBLAS_STATUS_NOT_SUPPORTED);
+    const auto by_kernel = half_layer(activation, 24);
+    refuse_nothing();
+    for (std::size_t i = 0; i < by_kernel.size(); ++i) {
+      EXPECT_NEAR(by_library[i], by_kernel[i], 0x1p-7 * std::max(1.0f, std::abs(by_kernel[i])));
+    }
+  }
+  // The library keeps no preactivation in rows that are not whole vectors, and knows no other GELU.
+  refuse(Refused::heuristic, CUBLASLT_EPILOGUE_DEFAULT, CUBLAS_STATUS_NOT_SUPPORTED);
+  expect_error(ErrorCode::Cuda, "none of its algorithms",
+               [] { half_layer(Activation::gelu_tanh, 12); });
+  expect_error(ErrorCode::Cuda, "none of its algorithms",
+               [] { half_layer(Activation::gelu_erf, 24); });
+}
+
 TEST_F(RefusedProducts, WithoutAnAlgorithmSayWhereToLook) {
   for (const std::int64_t id : kIds) {
     refuse(Refused::product, id, CUBLAS_STATUS_EXECUTION_FAILED);

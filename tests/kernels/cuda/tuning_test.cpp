@@ -80,6 +80,28 @@ TEST_F(CudaProducts, AReluLeavesANanANan) {
   }
 }
 
+TEST_F(CudaProducts, ABfloat16ActivationLeavesANanANan) {
+  constexpr std::size_t kRows = 40, kNanRow = 3;
+  for (const std::size_t out : {64, 24, 33}) {
+    const Tensor wide = Tensor::full({kRows, 16}, 0.5, DType::float32, test_device());
+    wide.rows(kNanRow, kNanRow + 1).fill(NAN);
+    const Tensor x = wide.to(DType::bfloat16);
+    const Tensor weight = Tensor::full({out, 16}, 0.5, DType::float32, test_device());
+    const Tensor bias = Tensor::full({out}, 0.5, DType::float32, test_device());
+    for (const auto activation : {Activation::none, Activation::relu, Activation::gelu_tanh}) {
+      SCOPED_TRACE(::testing::Message() << out << ", activation " << int(activation));
+      const Tensor y = Tensor::empty({kRows, out}, DType::bfloat16, test_device()), z = y.clone();
+      tested().linear_forward(stream(),
+                              {x.matrix(), weight.matrix(), bias.view(), activation, y.matrix(),
+                               needs_preactivation(activation) ? z.matrix() : MatrixView{}});
+      const auto result = y.to_vector<float>();
+      for (std::size_t i = 0; i < result.size(); ++i) {
+        EXPECT_EQ(std::isnan(result[i]), i / out == kNanRow);
+      }
+    }
+  }
+}
+
 TEST_F(CudaProducts, DoublesAreAlwaysMultipliedInFull) {
   const GridOnDevice<double> a(random_grid<double>(40, 30, 0, 1)),
       b(random_grid<double>(30, 50, 0, 2)), full(40, 50), medium(40, 50);
