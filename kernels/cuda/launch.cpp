@@ -16,7 +16,6 @@
 #include "engine/runtime/physical_gpus.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/matmul_precision.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -144,15 +143,13 @@ runtime::Stream& side_stream(runtime::Stream& stream, std::size_t number) {
 
 }  // namespace
 
+bool is_in_step_graph(const runtime::Stream& stream) {
+  runtime::LogicalDevice& device = stream.device();
+  return &device.memory() != &device.own_memory();
+}
+
 void side_by_side(runtime::Stream& stream,
                   std::initializer_list<std::function<void(runtime::Stream&)>> parts) {
-  runtime::LogicalDevice& device = stream.device();
-  const bool is_in_step_graph = &device.memory() != &device.own_memory();
-  const bool products_take_memory = matmul_precision() == MatmulPrecision::bf16;  // rounded factors
-  if (!is_in_step_graph || products_take_memory) {
-    for (const auto& part : parts) part(stream);
-    return;
-  }
   const std::shared_ptr<runtime::Event> start = stream.record();
   std::vector<std::shared_ptr<runtime::Event>> ends;
   for (const auto* part = parts.begin() + 1; part != parts.end(); ++part) {

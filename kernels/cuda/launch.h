@@ -75,12 +75,14 @@ Workspace workspace_of(runtime::Stream& stream);
 inline constexpr std::size_t kProductWorkspaceBytes = std::size_t{32} << 20;
 void* product_workspace(runtime::Stream& stream);
 
+// True while a StepGraph runs or captures the step.
+bool is_in_step_graph(const runtime::Stream& stream);
+
 // Enqueues parts that do not need each other's results: between work that the stream has and work
-// that it gets later. In a StepGraph, which then may run them at the same time, each part but the
-// first gets a stream of its own; else all go to the stream itself, because two streams would cost
-// the host more than small kernels take.
-// REQUIRES: no part allocates memory of the device or frees it; products under
-// MatmulPrecision::bf16 may: then all go to the stream itself, too.
+// that it gets later. Each part but the first gets a stream of its own, so that a StepGraph may run
+// them at the same time. Elsewhere that would cost the host more than small kernels take.
+// REQUIRES: only the first part allocates memory of the device or frees it, for the others do not
+// follow the stream's work, in whose order memory is used again.
 void side_by_side(runtime::Stream& stream,
                   std::initializer_list<std::function<void(runtime::Stream&)>> parts);
 

@@ -90,17 +90,22 @@ void CudaBackend::linear_backward(Stream& stream, const LinearBackward& call) {
           ColumnSum<X>{rows_of<X>(call.grad_z), data_of<ArithmeticOf<X>>(call.grad_bias)});
     });
   };
+  // [out, in] = (grad_z [batch, out])^T * x [batch, in]
+  const Product by_x{name, call.grad_z, Transpose::yes, call.x, Transpose::no, call.grad_weight};
   const auto multiply_by_x = [&](Stream& on) {
-    if (call.grad_weight.data == nullptr) return;
-    // [out, in] = (grad_z [batch, out])^T * x [batch, in]
-    run(on, {name, call.grad_z, Transpose::yes, call.x, Transpose::no, call.grad_weight});
+    if (call.grad_weight.data != nullptr) run(on, by_x);
   };
   const auto multiply_by_weight = [&](Stream& on) {
     if (call.grad_x.data == nullptr) return;
     // [batch, in] = grad_z [batch, out] * weight [out, in]
     run(on, {name, call.grad_z, Transpose::no, call.weight, Transpose::no, call.grad_x});
   };
-  side_by_side(stream, {multiply_by_weight, multiply_by_x, sum_columns});
+  if (is_in_step_graph(stream) && takes_no_memory(stream, by_x)) {
+    return side_by_side(stream, {multiply_by_weight, multiply_by_x, sum_columns});
+  }
+  multiply_by_weight(stream);
+  multiply_by_x(stream);
+  sum_columns(stream);
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -319,8 +319,10 @@ bool run_in_bfloat16(Stream& stream, const Product& product) {
   return false;
 }
 
-// The product of float32 copies. Returns false if the library runs no algorithm for them either.
+// The product of float32 copies. Returns false if the library runs no algorithm for them either, or
+// on another stream than the device's own, in whose order the copies' memory is used again.
 bool run_in_float32(Stream& stream, const Product& product) {
+  if (&stream != &stream.device().compute_stream()) return false;
   const Aligned a(stream, DType::float32, product.a), b(stream, DType::float32, product.b);
   const bool adds = product.write == Write::accumulate;
   const Aligned c(stream, DType::float32, product.c,
@@ -341,6 +343,11 @@ bool run_in_float32(Stream& stream, const Product& product) {
 bool has_bfloat16(const Product& product) {
   return product.a.dtype == DType::bfloat16 || product.b.dtype == DType::bfloat16 ||
          product.c.dtype == DType::bfloat16;
+}
+
+// True for a product that is to have bfloat16 factors.
+bool is_rounded(const Product& product) {
+  return has_bfloat16(product) || (product.a.dtype == DType::float32 && takes_bfloat16());
 }
 
 }  // namespace
@@ -369,15 +376,23 @@ void run(Stream& stream, const Product& product) {
     if (has_finish(product)) finish(stream, product);
     return;
   }
-  const bool is_mixed = has_bfloat16(product);
-  const bool is_rounded = is_mixed || (product.a.dtype == DType::float32 && takes_bfloat16());
-  if (is_rounded && run_in_bfloat16(stream, product)) return;
-  if (is_mixed ? run_in_float32(stream, product) : try_run(stream, product)) return;
+  if (is_rounded(product) && run_in_bfloat16(stream, product)) return;
+  if (has_bfloat16(product) ? run_in_float32(stream, product) : try_run(stream, product)) return;
   fail(ErrorCode::Cuda, product.operation,
        "cuBLASLt {} runs none of its algorithms for [{}, {}] x {} in {}; LOCKSTEP_LOG=debug says "
        "why",
        cublasLtGetVersion(), product.c.rows, product.c.cols, inner_size(product),
        to_string(product.c.dtype));
+}
+
+bool takes_no_memory(Stream& stream, const Product& product) {
+  if (!is_rounded(product)) return true;
+  const auto is_read_in_place = [](const ConstMatrixView& factor) {
+    return factor.dtype == DType::bfloat16 && alignment_of(factor) == 16;
+  };
+  // A new one may turn out to be missing, and be made of float32 copies.
+  return is_read_in_place(product.a) && is_read_in_place(product.b) &&
+         calls_of_thread().contains(key_of(stream, product));
 }
 
 std::size_t num_timed_products() {

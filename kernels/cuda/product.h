@@ -53,6 +53,10 @@ struct Product {
 // why: LOCKSTEP_LOG=debug), Error{State} for a new product in a capture.
 void run(Stream& stream, const Product& product);
 
+// True if running the product will allocate no memory: its factors need no copies, and the thread
+// has run its like.
+bool takes_no_memory(Stream& stream, const Product& product);
+
 // c = activation(c + bias) by a kernel; preactivation receives c + bias, if it has data.
 void finish(Stream& stream, const Product& product);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/runtime/cuda/cuda_stream.h"
+#include "engine/runtime/step_graph.h"
 #include "gpu_test.h"
 #include "kernels/cuda/product.h"
 #include "kernels/matmul_precision.h"
@@ -176,6 +177,60 @@ TEST_F(RefusedProducts, OfBfloat16OperandsAreMadeOfFloat32Copies) {
   const auto of_copies = run();
   for (std::size_t i = 0; i < direct.size(); ++i) {
     EXPECT_NEAR(of_copies[i], direct[i], 0x1p-7 * std::max(1.0f, std::abs(direct[i])));
+  }
+}
+
+// The gradients of a layer with bfloat16 rows: the same values on each device.
+struct Gradients {
+  Device device;
+  std::size_t out;
+  Tensor x = half({16, 8}, 1), grad_z = half({16, out}, 2), grad_x = half({16, 8}, 3);
+  Tensor weight = half({out, 8}, 4).to(DType::float32), grad_weight = weight.clone();
+  Tensor grad_bias = Tensor::zeros({out}, DType::float32, device);
+
+  Tensor half(const Shape& shape, std::uint64_t seed) const {
+    const auto values = random_values<float>(shape.num_elements(), seed);
+    return Tensor::from(values, shape, Device{}).to(DType::bfloat16).to(device);
+  }
+  void run() {
+    x.backend().linear_backward(x.stream(),
+                                {x.matrix(), weight.matrix(), grad_z.matrix(), grad_x.matrix(),
+                                 grad_weight.matrix(), grad_bias.view()});
+  }
+  // The results, which the next step must make again.
+  std::vector<float> take() {
+    std::vector<float> results;
+    for (Tensor* const one : {&grad_x, &grad_weight, &grad_bias}) {
+      for (const float value : one->to_vector<float>()) results.push_back(value);
+      one->fill(kNaN);
+    }
+    return results;
+  }
+};
+
+// They run side by side where their products need no copies: not in the first step, not with rows
+// of 7, and not where the library has no bfloat16 products.
+TEST_F(RefusedProducts, GradientsInAGraphAreRight) {
+  set_matmul_precision(MatmulPrecision::bf16);
+  struct Case {
+    std::size_t out;
+    cublasStatus_t status;
+  };
+  for (const auto& [out, status] : {Case{24, CUBLAS_STATUS_SUCCESS},
+                                    {7, CUBLAS_STATUS_SUCCESS},
+                                    {24, CUBLAS_STATUS_NOT_SUPPORTED}}) {
+    SCOPED_TRACE(::testing::Message() << out << " features, status " << int(status));
+    forget_products();
+    refuse(Refused::factors, CUDA_R_16BF, status);
+    Gradients reference{Device{}, out}, gradients{test_device(), out};
+    reference.run();
+    const auto expected = reference.take();
+    runtime::StepGraph graph({test_device()});
+    for (std::size_t i = 0; i < runtime::StepGraph::kNumWarmUps + 2; ++i) {
+      graph.run([&] { gradients.run(); });
+      const auto found = gradients.take();
+      for (std::size_t j = 0; j < found.size(); ++j) EXPECT_NEAR(found[j], expected[j], 0.05) << j;
+    }
   }
 }
 
