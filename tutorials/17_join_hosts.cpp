@@ -190,8 +190,8 @@ void compare_plans(tutorial::RankProcess& me, const Hosts& hosts, std::size_t nu
   tutorial::say(
       "crossings: those that wait for each other, on the plan's longest path, where a long message "
       "also holds up its sender until the receiver takes it, and one before it, because the ranks "
-      "first compare their calls; they need: the latency and the bytes of these, if each rank has a "
-      "port of its own; measured: calls in a row, which also copy and add inside the hosts");
+      "first compare their calls; they need: the latency and the bytes of these, if each rank has "
+      "a port of its own; measured: calls in a row, which also copy and add inside the hosts");
   tutorial::FiguresOfRanks::tell(figures);
   tutorial::check("hierarchical sends less between hosts than the others",
                   between[0] < std::min(between[1], between[2]));
