@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/text.h"
 #include "engine/trace/breakdown.h"
 #include "simulate/slow_motion/paced_backend.h"
 #include "tools/run/data_sheet.h"

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "kernels/matmul_precision.h"
 #include "tools/run/sample_step.h"
