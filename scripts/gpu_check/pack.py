@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-MAX_BYTES = 10_000_000
+MAX_BYTES = 16_000_000
 # Libraries of any machine with CUDA's driver and Python: glibc and GCC's own, which may be newer there, the driver, and
 # OpenSSL 3, which Python's hashlib uses.
 SYSTEM_LIBRARIES = re.compile(
