@@ -25,8 +25,9 @@ TEST(DataSheet, IsOfTheCardThatANameNames) {
   EXPECT_FALSE(peak_flops("Tesla V100", MatmulPrecision::bf16));
   EXPECT_FALSE(peak_flops("NVIDIA GeForce RTX 3090 Ti", MatmulPrecision::highest));
   EXPECT_FALSE(peak_flops("", MatmulPrecision::highest));
-  EXPECT_EQ(memory_bandwidth("NVIDIA A100-SXM4-80GB"), 2039e9);
-  EXPECT_FALSE(memory_bandwidth("NVIDIA A100"));  // 40 or 80 GB
+  EXPECT_EQ(card_speed("NVIDIA A100-SXM4-80GB", MatmulPrecision::bf16).value().bytes_per_second,
+            2039e9);
+  EXPECT_FALSE(card_speed("NVIDIA A100", MatmulPrecision::bf16));  // 40 or 80 GB
 }
 
 TEST(ModelFlops, AreSaidWithTheirShareOfAllCards) {

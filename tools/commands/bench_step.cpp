@@ -15,6 +15,7 @@
 #include "datasets/dataset.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
+#include "engine/core/text.h"
 #include "engine/nn/models.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
@@ -130,15 +131,20 @@ std::size_t steps_at_a_time(Device device, const std::function<void()>& step, Sa
   return static_cast<std::size_t>(std::clamp(0.1 / taken.count(), 1.0, kMostStepsAtATime));
 }
 
+const runtime::PhysicalGpu& gpu_of(Device device) {
+  return runtime::physical_gpus()[static_cast<std::size_t>(runtime::gpu_behind(device))];
+}
+
 // The card of --card, or of the device; absent if no data sheet of the device is known.
 std::optional<CardSpeed> card_of(const BenchStepFlags& flags, Device device) {
-  if (!flags.card.empty()) return speed_of("--card", flags.card, kernels::matmul_precision());
-  if (device.type == DeviceType::cpu) return std::nullopt;
-  const auto gpu = static_cast<std::size_t>(runtime::gpu_behind(device));
-  const std::string& name = runtime::physical_gpus()[gpu].name;
-  if (!memory_bandwidth(name) || !peak_flops(name, kernels::matmul_precision()))
-    return std::nullopt;
-  return speed_of("--card", name, kernels::matmul_precision());
+  const bool is_named = !flags.card.empty();
+  if (!is_named && device.type == DeviceType::cpu) return std::nullopt;
+  const std::string& card = is_named ? flags.card : gpu_of(device).name;
+  const std::optional<CardSpeed> speed = card_speed(card, kernels::matmul_precision());
+  require(speed || !is_named, ErrorCode::Usage, "--card",
+          "no data sheet is known of '{}' in this --precision; known are {}", shown(card),
+          known_cards());
+  return speed;
 }
 
 MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device device,
@@ -181,8 +187,7 @@ struct BenchRow {
 
 double memory_bytes_of(Device device) {
   if (device.type == DeviceType::cpu) return static_cast<double>(machine_memory_bytes());
-  const auto gpu = static_cast<std::size_t>(runtime::gpu_behind(device));
-  return static_cast<double>(runtime::physical_gpus()[gpu].memory_bytes);
+  return static_cast<double>(gpu_of(device).memory_bytes);
 }
 
 // Throws Error{Usage} that says which batch would fit, unless a step of this one fits into the

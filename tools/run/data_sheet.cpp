@@ -74,10 +74,12 @@ std::optional<double> peak_flops(std::string_view card, kernels::MatmulPrecision
   return tera * kTera;
 }
 
-std::optional<double> memory_bandwidth(std::string_view card) {
-  const DataSheet* const sheet = find_sheet(card);
-  if (sheet == nullptr || sheet->bandwidth == 0) return std::nullopt;
-  return sheet->bandwidth * kGiga;
+std::optional<CardSpeed> card_speed(std::string_view card, kernels::MatmulPrecision precision) {
+  const std::optional<double> flops = peak_flops(card, precision);
+  if (!flops) return std::nullopt;
+  const double bandwidth = find_sheet(card)->bandwidth;
+  if (bandwidth == 0) return std::nullopt;
+  return CardSpeed{std::string(card), *flops, bandwidth * kGiga};
 }
 
 std::string known_cards() {

@@ -1,4 +1,4 @@
-// What NVIDIA's data sheets promise of a card.
+// This file knows what NVIDIA's data sheets promise of a card.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,17 @@ namespace lockstep::tools {
 // H200", or a topology's "A100". Absent for other cards, and for tensor cores that a card lacks.
 std::optional<double> peak_flops(std::string_view card, kernels::MatmulPrecision precision);
 
-// Bytes per second of the card's memory. Absent for other cards, and where cards of that name
-// differ, as "A100" and "A100 80GB PCIe" do.
-std::optional<double> memory_bandwidth(std::string_view card);
+struct CardSpeed {
+  std::string name;
+  double flops_per_second = 0;  // peak_flops()
+  double bytes_per_second = 0;  // of its memory
+};
 
-// "H200, H100 PCIe, ...": the cards that have both.
+// Absent where peak_flops() is, and where cards of that name differ in their memory, as "A100" and
+// "A100 80GB PCIe" do.
+std::optional<CardSpeed> card_speed(std::string_view card, kernels::MatmulPrecision precision);
+
+// "H200, H100 PCIe, ...": the cards that have a speed in some precision.
 std::string known_cards();
 
 }  // namespace lockstep::tools

@@ -7,11 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/core/error.h"
-#include "engine/core/text.h"
 #include "engine/trace/breakdown.h"
 #include "simulate/slow_motion/paced_backend.h"
-#include "tools/run/data_sheet.h"
 #include "tools/text/format.h"
 
 namespace lockstep::tools {
@@ -51,16 +48,6 @@ std::string work_line(const std::string& name, const KernelWork& work, bool has_
 
 }  // namespace
 
-CardSpeed speed_of(std::string_view flag, const std::string& card,
-                   kernels::MatmulPrecision precision) {
-  const std::optional<double> flops = peak_flops(card, precision);
-  const std::optional<double> bandwidth = memory_bandwidth(card);
-  require(flops && bandwidth, ErrorCode::Usage, flag,
-          "no data sheet is known of '{}' in this --precision; known are {}", shown(card),
-          known_cards());
-  return {card, *flops, *bandwidth};
-}
-
 KernelWork& KernelWork::operator+=(const KernelWork& more) {
   num_calls += more.num_calls;
   flops += more.flops;
@@ -99,9 +86,8 @@ std::string work_table(const std::map<std::string, KernelWork>& work,
   return table +
          wrap(fmt::format(
              "{}: {:.4g} TFLOP/s and {:.4g} TB/s by its data sheet. There a product with fewer "
-             "than "
-             "{:.0f} FLOP for each byte waits for memory. Products alone would take {}, all bytes "
-             "alone {}. What the card's cache keeps may be faster.",
+             "than {:.0f} FLOP for each byte waits for memory. Products alone would take {}, all "
+             "bytes alone {}. What the card's cache keeps may be faster.",
              card->name, card->flops_per_second * 1e-12, card->bytes_per_second * 1e-12,
              card->flops_per_second / card->bytes_per_second,
              trace::format_seconds(all.flops / card->flops_per_second),

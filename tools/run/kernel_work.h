@@ -1,32 +1,21 @@
-// What the kernels of a training step compute and move: counted, not measured, so a machine without
-// the GPU, or without the time, can say it. And how fast a card could be at most, by its data
-// sheet: the "roofline" of Williams, Waterman and Patterson (2009).
+// These functions count what the kernels of a training step compute and move. They run no kernel,
+// so a machine without the GPU, or without the time, can say it. A card's data sheet then says how
+// fast the step could be at most: the "roofline" of Williams, Waterman and Patterson (2009).
 #pragma once
 
 #include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 
-#include "kernels/matmul_precision.h"
+#include "tools/run/data_sheet.h"
 #include "tools/run/sample_step.h"
 
 namespace lockstep::tools {
 
-struct CardSpeed {
-  std::string name;
-  double flops_per_second = 0;  // of products, in the precision of the step
-  double bytes_per_second = 0;
-};
-
-// By the card's data sheet. Throws Error{Usage} for `flag` if it is not known.
-CardSpeed speed_of(std::string_view flag, const std::string& card,
-                   kernels::MatmulPrecision precision);
-
-// Of all calls of a kernel in a step. A product's operands count once for each call, though several
-// products may share them; a convolution reads its images, not patches of them. Attention reads and
-// writes no scores, and computes each product once.
+// It sums all calls of a kernel in a step. A product's operands count once for each call, though
+// several products may share them; a convolution reads its images, not patches of them. Attention
+// reads and writes no scores, and computes each product once.
 struct KernelWork {
   std::size_t num_calls = 0;
   double flops = 0;  // multiplications and additions of matrix products

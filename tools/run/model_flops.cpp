@@ -10,8 +10,6 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr double kTeraFlops = 1e12;
-
 // "5.21 M"
 std::string with_prefix(double value) {
   constexpr std::string_view kPrefixes = "kMGTP";
@@ -41,7 +39,7 @@ std::string describe_flops(const nn::GptOptions& gpt, const TokenRate& rate) {
   const double share = per_second / (*peak * static_cast<double>(rate.num_cards));
   const std::string cards = rate.num_cards == 1 ? "" : fmt::format("{} x ", rate.num_cards);
   return text +
-         fmt::format(", MFU {:.3g} % of {}{:.4g} TFLOP/s", 100 * share, cards, *peak / kTeraFlops);
+         fmt::format(", MFU {:.3g} % of {}{:.4g} TFLOP/s", 100 * share, cards, *peak * 1e-12);
 }
 
 }  // namespace lockstep::tools
